@@ -1,0 +1,17 @@
+create table patchcord.agents (
+  id uuid primary key default patchcord.uuid_v7(),
+  namespace_uuid uuid not null references patchcord.namespaces (id),
+  name text not null check (patchcord.is_name(name)),
+  created_at timestamptz not null default clock_timestamp(),
+  deleted_at timestamptz,
+  unique (namespace_uuid, name),
+  unique (id, namespace_uuid)
+);
+comment on table patchcord.agents is
+  'Who sends and receives. Everything keys on the id: a name is for people and not reusable while its row exists.';
+alter table patchcord.agents enable row level security;
+alter table patchcord.agents force row level security;
+create policy owner_all on patchcord.agents to current_user using (true) with check (true);
+create policy agent_reads_namespace on patchcord.agents for select to patchcord_agent
+  using (namespace_uuid = (select patchcord.claim_namespace()));
+grant select on patchcord.agents to patchcord_agent;

@@ -1,0 +1,155 @@
+create table patchcord.tokens (
+  id uuid primary key default patchcord.uuid_v7(),
+  namespace_uuid uuid not null,
+  agent_uuid uuid not null,
+  hash bytea not null unique check (octet_length(hash) = 32),
+  label text not null check (char_length(label) between 1 and 80),
+  created_at timestamptz not null default clock_timestamp(),
+  expires_at timestamptz,
+  revoked_at timestamptz,
+  last_used_at timestamptz,
+  bucket float8,
+  bucket_at timestamptz,
+  refusals integer not null default 0,
+  foreign key (agent_uuid, namespace_uuid) references patchcord.agents (id, namespace_uuid) on delete cascade
+);
+comment on table patchcord.tokens is
+  'API tokens, one agent each; only the SHA-256 is kept. bucket is the send rate of the token, null while untouched.';
+create index tokens_agent on patchcord.tokens (agent_uuid);
+create index tokens_revoked on patchcord.tokens (revoked_at) where revoked_at is not null;
+alter table patchcord.tokens enable row level security;
+alter table patchcord.tokens force row level security;
+create policy owner_all on patchcord.tokens to current_user using (true) with check (true);
+
+create type patchcord.entrance as (
+  outcome text,
+  token_id uuid,
+  agent_id uuid,
+  namespace_id uuid,
+  agent text,
+  namespace text,
+  label text,
+  expires_at timestamptz,
+  retry_after_seconds integer
+);
+
+create function patchcord.enter(p_hash text, p_cost float8, p_burst float8, p_per_second float8)
+returns patchcord.entrance
+language plpgsql security definer
+set search_path = ''
+as $$
+declare
+  v record;
+begin
+  if p_cost > 0 then
+    -- One update is identity, revocation and bucket at once: 50 parallel calls against a bucket of 30 are 30, and a
+    -- revocation binds in the very statement. clock_timestamp() is read again when the row was waited for.
+    update patchcord.tokens t set
+      bucket = patchcord.refill(t.bucket, t.bucket_at, p_burst, p_per_second)
+        - case when patchcord.refill(t.bucket, t.bucket_at, p_burst, p_per_second) >= p_cost then p_cost else 0 end,
+      refusals = case
+        when patchcord.refill(t.bucket, t.bucket_at, p_burst, p_per_second) >= p_cost then 0 else t.refusals + 1 end,
+      bucket_at = greatest(t.bucket_at, clock_timestamp()),
+      last_used_at = clock_timestamp()
+    from patchcord.agents a join patchcord.namespaces n on n.id = a.namespace_uuid
+    where t.hash = decode(p_hash, 'hex') and a.id = t.agent_uuid
+    returning t.id, t.agent_uuid, t.namespace_uuid, t.label, t.expires_at, t.revoked_at, t.bucket, t.refusals,
+      a.name as agent, n.name as namespace, a.deleted_at
+    into v;
+  else
+    select t.id, t.agent_uuid, t.namespace_uuid, t.label, t.expires_at, t.revoked_at, t.bucket, 0 as refusals,
+      a.name as agent, n.name as namespace, a.deleted_at, t.last_used_at
+    from patchcord.tokens t
+      join patchcord.agents a on a.id = t.agent_uuid
+      join patchcord.namespaces n on n.id = a.namespace_uuid
+    where t.hash = decode(p_hash, 'hex')
+    into v;
+    if v.id is not null and coalesce(v.last_used_at < clock_timestamp() - interval '20 s', true) then
+      -- Presence needs no better than this, and readers must not wait for each other on the token's row.
+      update patchcord.tokens t set last_used_at = clock_timestamp()
+      where t.id = (select s.id from patchcord.tokens s where s.id = v.id for update skip locked);
+    end if;
+  end if;
+  return (
+    case
+      when v.id is null then 'token_rejected'
+      when v.deleted_at is not null then 'agent_gone'
+      when v.revoked_at is not null then 'token_revoked'
+      when v.expires_at <= clock_timestamp() then 'token_rejected'
+      when v.refusals > 0 then 'rate_limited'
+      else 'ok'
+    end,
+    v.id, v.agent_uuid, v.namespace_uuid, v.agent, v.namespace, v.label, v.expires_at,
+    case when v.refusals > 0 then greatest(1, ceil((p_cost - v.bucket) / p_per_second))::integer end
+  )::patchcord.entrance;
+end
+$$;
+comment on function patchcord.enter(text, float8, float8, float8) is
+  'Resolves a token hash (hex) to an identity and takes p_cost from its bucket. Outcome ok, rate_limited, token_rejected, token_revoked or agent_gone.';
+
+create function patchcord.refill(p_level float8, p_at timestamptz, p_burst float8, p_per_second float8) returns float8
+language sql volatile
+as $$
+  select case when p_level is null then p_burst else
+    least(p_burst, p_level + greatest(0, extract(epoch from clock_timestamp() - p_at)) * p_per_second) end
+$$;
+
+create function patchcord.assume(p_who patchcord.entrance) returns void
+language plpgsql
+as $$
+begin
+  perform set_config('request.jwt.claims', json_build_object(
+    'ns', p_who.namespace_id, 'agent', p_who.agent_id, 'token', p_who.token_id)::text, true);
+  perform set_config('role', 'patchcord_agent', true);
+end
+$$;
+comment on function patchcord.assume(patchcord.entrance) is
+  'Puts the rest of the transaction under RLS as this agent. Invoker, since a definer may not set a role.';
+
+create function patchcord.enter_agent(p_hash text) returns jsonb
+language plpgsql
+as $$
+declare
+  w patchcord.entrance;
+begin
+  w := patchcord.enter(p_hash, 0, 1, 1);
+  if w.outcome = 'ok' then
+    perform patchcord.assume(w);
+  end if;
+  return to_jsonb(w);
+end
+$$;
+comment on function patchcord.enter_agent(text) is
+  'Entry: first statement of a transaction that goes on as the agent. Check its outcome before the next statement.';
+
+create function patchcord.resolve_token(p_hash text) returns jsonb
+language plpgsql
+as $$
+begin
+  return to_jsonb(patchcord.enter(p_hash, 0, 1, 1));
+end
+$$;
+comment on function patchcord.resolve_token(text) is 'Entry: who a token is, without acting as it.';
+
+create function patchcord.recent_revocations(p_seconds float8) returns setof uuid
+language plpgsql security definer
+set search_path = ''
+as $$
+begin
+  return query
+  select t.id from patchcord.tokens t
+  where t.revoked_at > clock_timestamp() - make_interval(secs => p_seconds);
+end
+$$;
+comment on function patchcord.recent_revocations(float8) is
+  'Entry: tokens revoked in the last p_seconds, for closing their sockets. Names nobody and needs no token.';
+
+revoke execute on function
+  patchcord.enter(text, float8, float8, float8), patchcord.refill(float8, timestamptz, float8, float8),
+  patchcord.assume(patchcord.entrance), patchcord.enter_agent(text), patchcord.resolve_token(text),
+  patchcord.recent_revocations(float8)
+from public;
+grant execute on function
+  patchcord.enter(text, float8, float8, float8), patchcord.assume(patchcord.entrance), patchcord.enter_agent(text),
+  patchcord.resolve_token(text), patchcord.recent_revocations(float8)
+to patchcord_api;

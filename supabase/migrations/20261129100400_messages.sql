@@ -1,0 +1,377 @@
+-- Three tables where one would tempt: the text once per message; one insert-only row per recipient without text, which is
+-- what Realtime publishes; state and times beside it (migration `delivery`). What changes is never published.
+create table patchcord.message_bodies (
+  id uuid primary key default patchcord.uuid_v7(),
+  from_namespace_uuid uuid not null,
+  from_agent_uuid uuid not null,
+  content text not null check (char_length(content) between 1 and 1000000),
+  sent_at timestamptz not null default clock_timestamp(),
+  foreign key (from_agent_uuid, from_namespace_uuid) references patchcord.agents (id, namespace_uuid)
+);
+comment on table patchcord.message_bodies is 'The text of a message, once however many recipients it has.';
+create index message_bodies_from on patchcord.message_bodies (from_agent_uuid, sent_at desc);
+
+create table patchcord.agent_messages (
+  id uuid not null references patchcord.message_bodies (id) on delete cascade,
+  from_namespace_uuid uuid not null,
+  to_namespace_uuid uuid not null,
+  from_agent_uuid uuid not null,
+  to_agent_uuid uuid not null,
+  namespace_id text not null,
+  from_agent text not null,
+  to_agent text not null,
+  thread_uuid uuid references patchcord.threads (id),
+  thread text,
+  kind text not null check (kind in ('message', 'question', 'report', 'heads-up', 'request', 'resolved')),
+  urgency text not null check (urgency in ('fyi', 'normal', 'urgent')),
+  reply_to uuid,
+  sent_at timestamptz not null default clock_timestamp(),
+  wake_at timestamptz,
+  primary key (id, to_agent_uuid),
+  foreign key (from_agent_uuid, from_namespace_uuid) references patchcord.agents (id, namespace_uuid),
+  foreign key (to_agent_uuid, to_namespace_uuid) references patchcord.agents (id, namespace_uuid)
+);
+comment on table patchcord.agent_messages is
+  'One row per message and recipient, insert-only, without the text: the table that Realtime publishes. Names are as of sending.';
+comment on column patchcord.agent_messages.namespace_id is 'Name of the recipient''s namespace, for people; rows key on the UUIDs.';
+comment on column patchcord.agent_messages.wake_at is
+  'When the recipient may be woken: null never (silent), later than sent_at when the loop budget holds it.';
+create index agent_messages_to on patchcord.agent_messages (to_agent_uuid, sent_at desc);
+create index agent_messages_from on patchcord.agent_messages (from_agent_uuid, sent_at desc);
+create index agent_messages_thread on patchcord.agent_messages (thread_uuid) where thread_uuid is not null;
+
+create table patchcord.idempotency_keys (
+  agent_uuid uuid not null references patchcord.agents (id),
+  key text not null check (char_length(key) between 1 and 200),
+  body_hash text not null,
+  answer jsonb,
+  created_at timestamptz not null default clock_timestamp(),
+  primary key (agent_uuid, key)
+);
+comment on table patchcord.idempotency_keys is
+  'Answers of sends under a key, 24 hours, per agent (a token may be rotated). Refusals are not kept.';
+
+alter table patchcord.message_bodies enable row level security;
+alter table patchcord.message_bodies force row level security;
+alter table patchcord.agent_messages enable row level security;
+alter table patchcord.agent_messages force row level security;
+alter table patchcord.idempotency_keys enable row level security;
+alter table patchcord.idempotency_keys force row level security;
+create policy owner_all on patchcord.message_bodies to current_user using (true) with check (true);
+create policy owner_all on patchcord.agent_messages to current_user using (true) with check (true);
+create policy owner_all on patchcord.idempotency_keys to current_user using (true) with check (true);
+
+create policy agent_reads_own on patchcord.agent_messages for select to patchcord_agent
+  using (to_agent_uuid = (select patchcord.claim_agent()) or from_agent_uuid = (select patchcord.claim_agent()));
+create policy agent_sends on patchcord.agent_messages for insert to patchcord_agent
+  with check (
+    from_agent_uuid = (select patchcord.claim_agent())
+    and from_namespace_uuid = (select patchcord.claim_namespace())
+    and to_namespace_uuid = (select patchcord.claim_namespace())
+  );
+create policy ticket_reads_own on patchcord.agent_messages for select to patchcord_ticket
+  using (to_agent_uuid = (select patchcord.claim_agent()) and (select patchcord.claim_is_live()));
+create policy agent_reads_own on patchcord.message_bodies for select to patchcord_agent
+  using (
+    from_agent_uuid = (select patchcord.claim_agent())
+    or exists (
+      select from patchcord.agent_messages m
+      where m.id = message_bodies.id and m.to_agent_uuid = (select patchcord.claim_agent())
+    )
+  );
+create policy agent_sends on patchcord.message_bodies for insert to patchcord_agent
+  with check (
+    from_agent_uuid = (select patchcord.claim_agent())
+    and from_namespace_uuid = (select patchcord.claim_namespace())
+  );
+create policy agent_own on patchcord.idempotency_keys to patchcord_agent
+  using (agent_uuid = (select patchcord.claim_agent()))
+  with check (agent_uuid = (select patchcord.claim_agent()));
+grant select, insert on patchcord.message_bodies, patchcord.agent_messages to patchcord_agent;
+grant select on patchcord.agent_messages to patchcord_ticket;
+grant select, insert, update, delete on patchcord.idempotency_keys to patchcord_agent;
+
+create function patchcord.replay(p_key text, p_body_hash text) returns jsonb
+language plpgsql
+as $$
+declare
+  v record;
+begin
+  if p_key is null then
+    return null;
+  end if;
+  -- Whoever holds the same key is waited for here; its refusal leaves no row, and then this call goes on.
+  insert into patchcord.idempotency_keys as k (agent_uuid, key, body_hash)
+  values (patchcord.claim_agent(), p_key, p_body_hash)
+  on conflict (agent_uuid, key) do update
+    set body_hash = excluded.body_hash, answer = null, created_at = clock_timestamp()
+    where k.created_at < clock_timestamp() - interval '24 hours'
+  returning k.key into v;
+  if found then
+    return null;
+  end if;
+  select k.body_hash, k.answer into v from patchcord.idempotency_keys k
+  where k.agent_uuid = patchcord.claim_agent() and k.key = p_key;
+  if v.body_hash <> p_body_hash then
+    return jsonb_build_object('outcome', 'conflict');
+  end if;
+  return v.answer || jsonb_build_object('replayed', true, 'wakes', '[]'::jsonb);
+end
+$$;
+comment on function patchcord.replay(text, text) is
+  'Claims an idempotency key for this call (null: go on), or gives the answer that the key already has.';
+
+create function patchcord.remember(p_key text, p_answer jsonb) returns jsonb
+language plpgsql
+as $$
+begin
+  if p_key is null then
+    return p_answer;
+  end if;
+  if p_answer ->> 'outcome' = 'sent' then
+    update patchcord.idempotency_keys set answer = p_answer where agent_uuid = patchcord.claim_agent() and key = p_key;
+  else
+    delete from patchcord.idempotency_keys where agent_uuid = patchcord.claim_agent() and key = p_key;
+  end if;
+  return p_answer;
+end
+$$;
+comment on function patchcord.remember(text, jsonb) is 'Keeps the answer of a key that this call claimed; a refusal frees the key.';
+
+create function patchcord.find_recipients(p_to text[], p_namespaces text[])
+returns table (name text, agent_uuid uuid)
+language sql stable
+as $$
+  select distinct on (r.place) r.name, a.id
+  from unnest(p_to, p_namespaces) with ordinality as r (name, namespace, place)
+    left join patchcord.namespaces n on n.id = patchcord.claim_namespace() and n.name = coalesce(r.namespace, n.name)
+    left join patchcord.agents a on a.namespace_uuid = n.id and a.name = r.name and a.deleted_at is null
+  order by r.place
+$$;
+comment on function patchcord.find_recipients(text[], text[]) is
+  'The agent of each address; null for an unknown one and, just so, for one of another namespace.';
+
+create function patchcord.store_message(
+  p_recipients uuid[], p_content text, p_thread_uuid uuid, p_thread text, p_kind text, p_urgency text, p_reply_to uuid,
+  p_limits jsonb, p_silent boolean
+) returns jsonb
+language plpgsql
+as $$
+declare
+  v_me uuid := patchcord.claim_agent();
+  v_ns uuid := patchcord.claim_namespace();
+  v_id uuid := patchcord.uuid_v7();
+  v_at timestamptz := clock_timestamp();
+  v_answer jsonb;
+begin
+  with recipient as (
+    select a.id, a.name,
+      case when p_silent or a.id = v_me then null
+        when p_kind <> 'report' then coalesce(l.held_until, v_at) else v_at end as wake_at
+    from patchcord.agents a left join patchcord.count_turns(p_recipients, p_limits) l on l.agent_uuid = a.id
+    where a.id = any (p_recipients)
+  ), body as (
+    insert into patchcord.message_bodies (id, from_namespace_uuid, from_agent_uuid, content, sent_at)
+    values (v_id, v_ns, v_me, p_content, v_at)
+  ), sender as (
+    select a.name as agent, n.name as namespace
+    from patchcord.agents a join patchcord.namespaces n on n.id = a.namespace_uuid where a.id = v_me
+  ), row_of as (
+    insert into patchcord.agent_messages (
+      id, from_namespace_uuid, to_namespace_uuid, from_agent_uuid, to_agent_uuid, namespace_id, from_agent, to_agent,
+      thread_uuid, thread, kind, urgency, reply_to, sent_at, wake_at
+    )
+    select v_id, v_ns, v_ns, v_me, r.id, s.namespace, s.agent, r.name,
+      p_thread_uuid, p_thread, p_kind, p_urgency, p_reply_to, v_at, r.wake_at
+    from recipient r cross join sender s
+  ), delivery as (
+    insert into patchcord.deliveries (message_id, to_agent_uuid, from_agent_uuid, state, wake_at, held, fetched_at)
+    select v_id, r.id, v_me, case when r.id = v_me then 'deferred' else 'new' end, r.wake_at,
+      coalesce(r.wake_at > v_at, false), case when r.id = v_me then v_at end
+    from recipient r
+  )
+  select jsonb_build_object(
+    'outcome', 'sent', 'message_id', v_id, 'thread', p_thread, 'sent_at', v_at, 'replayed', false,
+    'recipients', jsonb_agg(jsonb_build_object(
+      'agent', r.name,
+      'reach', case when r.id = v_me then 'self' else x.reach end,
+      'last_seen_at', x.last_seen_at,
+      'held_until', case when r.wake_at > v_at then r.wake_at end
+    ) order by r.name),
+    'wakes', coalesce(jsonb_agg(jsonb_build_object(
+      'id', v_id, 'toNamespaceId', v_ns, 'toAgentId', r.id, 'from', s.agent, 'to', r.name, 'namespace', s.namespace,
+      'kind', p_kind, 'urgency', p_urgency, 'thread', p_thread
+    )) filter (where r.wake_at <= v_at), '[]')
+  )
+  from recipient r cross join sender s left join patchcord.reach_of(p_recipients) x on x.agent_uuid = r.id
+  into v_answer;
+  return v_answer;
+end
+$$;
+comment on function patchcord.store_message(uuid[], text, uuid, text, text, text, uuid, jsonb, boolean) is
+  'Stores one message for recipients that were checked and whose pairs are locked; the answer to its sender, and the wakes.';
+
+create function patchcord.send_message(
+  p_hash text, p_to text[], p_namespaces text[], p_content text, p_thread text, p_kind text, p_urgency text,
+  p_key text, p_body_hash text, p_limits jsonb
+) returns jsonb
+language plpgsql
+as $$
+declare
+  w patchcord.entrance;
+  v_answer jsonb;
+begin
+  w := patchcord.enter(p_hash, 1, (p_limits ->> 'sendBurst')::float8, (p_limits ->> 'sendPerSecond')::float8);
+  if w.outcome <> 'ok' then
+    return to_jsonb(w);
+  end if;
+  perform patchcord.assume(w);
+  v_answer := patchcord.replay(p_key, p_body_hash);
+  if v_answer is not null then
+    return v_answer;
+  end if;
+  return patchcord.remember(p_key,
+    patchcord.send_as_me(p_to, p_namespaces, p_content, p_thread, p_kind, p_urgency, p_limits));
+end
+$$;
+comment on function patchcord.send_message(text, text[], text[], text, text, text, text, text, text, jsonb) is
+  'Entry: one send in one round trip. Outcome sent, gated, unknown, inbox_full, conflict, rate_limited, or that of the token. p_to null: everyone here.';
+
+create function patchcord.send_as_me(
+  p_to text[], p_namespaces text[], p_content text, p_thread text, p_kind text, p_urgency text, p_limits jsonb
+) returns jsonb
+language plpgsql
+as $$
+declare
+  v_recipients uuid[];
+  v_unknown text[] := '{}';
+  v_blocked jsonb;
+  v_full text[];
+  v_thread uuid;
+begin
+  if p_to is null then
+    v_recipients := array(
+      select a.id from patchcord.agents a
+      where a.namespace_uuid = patchcord.claim_namespace() and a.id <> patchcord.claim_agent() and a.deleted_at is null
+    );
+  else
+    select array_agg(distinct r.agent_uuid) filter (where r.agent_uuid is not null),
+      coalesce(array_agg(r.name) filter (where r.agent_uuid is null), '{}')
+    from patchcord.find_recipients(p_to, p_namespaces) r into v_recipients, v_unknown;
+  end if;
+  -- A list is all or nothing.
+  if cardinality(v_unknown) > 0 or coalesce(cardinality(v_recipients), 0) = 0 then
+    return jsonb_build_object('outcome', 'unknown', 'unknown', v_unknown, 'agents', patchcord.roster());
+  end if;
+  -- Two agents that write to each other at once would both pass the gate; the pair's row lets one go first.
+  perform patchcord.lock_pairs(v_recipients);
+  if p_to is not null and p_kind <> 'report' then
+    -- What closes the gate is fetched by being shown, and this must outlive the refusal: an outcome, not an exception.
+    v_blocked := patchcord.take_new(array_remove(v_recipients, patchcord.claim_agent()), null, false, 20, 30000);
+    if jsonb_array_length(v_blocked) > 0 then
+      return jsonb_build_object('outcome', 'gated', 'messages', v_blocked);
+    end if;
+  end if;
+  v_full := patchcord.full_inboxes(v_recipients, (p_limits ->> 'newPerRecipientMax')::integer);
+  if cardinality(v_full) > 0 then
+    return jsonb_build_object('outcome', 'inbox_full', 'full', v_full);
+  end if;
+  if p_thread is not null then
+    v_thread := patchcord.open_thread(p_thread, v_recipients);
+  end if;
+  return patchcord.store_message(
+    v_recipients, p_content, v_thread, p_thread, p_kind, p_urgency, null, p_limits, false);
+end
+$$;
+comment on function patchcord.send_as_me(text[], text[], text, text, text, text, jsonb) is
+  'The work of a send, under the caller''s claims: recipients, pair locks, gate, cap, insert.';
+
+create function patchcord.reply_message(
+  p_hash text, p_id uuid, p_content text, p_state text, p_key text, p_body_hash text, p_limits jsonb
+) returns jsonb
+language plpgsql
+as $$
+declare
+  w patchcord.entrance;
+  v_answer jsonb;
+begin
+  w := patchcord.enter(p_hash, case when p_content is null then 0 else 1 end,
+    (p_limits ->> 'sendBurst')::float8, (p_limits ->> 'sendPerSecond')::float8);
+  if w.outcome <> 'ok' then
+    return to_jsonb(w);
+  end if;
+  perform patchcord.assume(w);
+  v_answer := patchcord.replay(p_key, p_body_hash);
+  if v_answer is not null then
+    return v_answer;
+  end if;
+  return patchcord.remember(p_key, patchcord.reply_as_me(p_id, p_content, p_state, p_limits));
+end
+$$;
+comment on function patchcord.reply_message(text, uuid, text, text, text, text, jsonb) is
+  'Entry: answers, defers or resolves a message that the caller received. Outcome sent, settled, not_found, or as of send_message.';
+
+create function patchcord.reply_as_me(p_id uuid, p_content text, p_state text, p_limits jsonb) returns jsonb
+language plpgsql
+as $$
+declare
+  v_me uuid := patchcord.claim_agent();
+  m record;
+  v_full text[];
+  v_answer jsonb := jsonb_build_object('outcome', 'settled');
+begin
+  select r.id, r.thread_uuid, r.thread, r.from_agent_uuid, a.name, a.deleted_at into m
+  from patchcord.agent_messages r
+    join patchcord.deliveries d on d.message_id = r.id and d.to_agent_uuid = r.to_agent_uuid and d.state <> 'unsent'
+    join patchcord.agents a on a.id = r.from_agent_uuid
+  where r.id = p_id and r.to_agent_uuid = v_me;
+  if not found then
+    return jsonb_build_object('outcome', 'not_found');
+  end if;
+  if p_content is not null then
+    if m.deleted_at is not null then
+      return jsonb_build_object('outcome', 'unknown', 'unknown', array[m.name], 'agents', '[]'::jsonb);
+    end if;
+    perform patchcord.lock_pairs(array[m.from_agent_uuid]);
+    v_full := patchcord.full_inboxes(array[m.from_agent_uuid], (p_limits ->> 'newPerRecipientMax')::integer);
+    if cardinality(v_full) > 0 then
+      return jsonb_build_object('outcome', 'inbox_full', 'full', v_full);
+    end if;
+  end if;
+  perform patchcord.move_deliveries(array[p_id],
+    case p_state when 'resolved' then array['new', 'open', 'deferred', 'answered', 'done']
+      else array['new', 'open', 'deferred'] end, p_state);
+  update patchcord.threads set
+    resolved_at = case when p_state = 'resolved' then clock_timestamp() end,
+    resolved_by_uuid = case when p_state = 'resolved' then v_me end
+  where id = m.thread_uuid
+    and (p_state = 'resolved' and resolved_at is null or p_content is not null and p_state <> 'resolved' and resolved_at is not null);
+  if p_content is not null then
+    v_answer := patchcord.store_message(array[m.from_agent_uuid], p_content, m.thread_uuid, m.thread,
+      case p_state when 'resolved' then 'resolved' else 'message' end, 'normal', p_id, p_limits, p_state = 'resolved');
+  end if;
+  return v_answer || jsonb_build_object('settled', (
+    select d.state from patchcord.deliveries d where d.message_id = p_id and d.to_agent_uuid = v_me));
+end
+$$;
+comment on function patchcord.reply_as_me(uuid, text, text, jsonb) is
+  'The work of a reply, under the caller''s claims. p_state (answered, deferred, resolved) is what the message becomes.';
+
+revoke execute on function
+  patchcord.replay(text, text), patchcord.remember(text, jsonb), patchcord.find_recipients(text[], text[]),
+  patchcord.store_message(uuid[], text, uuid, text, text, text, uuid, jsonb, boolean),
+  patchcord.send_message(text, text[], text[], text, text, text, text, text, text, jsonb),
+  patchcord.send_as_me(text[], text[], text, text, text, text, jsonb),
+  patchcord.reply_message(text, uuid, text, text, text, text, jsonb),
+  patchcord.reply_as_me(uuid, text, text, jsonb)
+from public;
+grant execute on function
+  patchcord.replay(text, text), patchcord.remember(text, jsonb), patchcord.find_recipients(text[], text[]),
+  patchcord.store_message(uuid[], text, uuid, text, text, text, uuid, jsonb, boolean),
+  patchcord.send_as_me(text[], text[], text, text, text, text, jsonb),
+  patchcord.reply_as_me(uuid, text, text, jsonb)
+to patchcord_agent;
+grant execute on function
+  patchcord.send_message(text, text[], text[], text, text, text, text, text, text, jsonb),
+  patchcord.reply_message(text, uuid, text, text, text, text, jsonb)
+to patchcord_api;

@@ -1,0 +1,141 @@
+create table patchcord.deliveries (
+  message_id uuid not null,
+  to_agent_uuid uuid not null,
+  from_agent_uuid uuid not null references patchcord.agents (id),
+  state text not null default 'new'
+    check (state in ('new', 'open', 'deferred', 'answered', 'done', 'resolved', 'unsent', 'expired')),
+  wake_at timestamptz,
+  held boolean not null default false,
+  notified_at timestamptz,
+  fetched_at timestamptz,
+  settled_at timestamptz,
+  primary key (message_id, to_agent_uuid),
+  foreign key (message_id, to_agent_uuid) references patchcord.agent_messages (id, to_agent_uuid) on delete cascade
+);
+comment on table patchcord.deliveries is 'How far each message got with each recipient: state and times, written when observed.';
+comment on column patchcord.deliveries.wake_at is 'As in agent_messages, where an index of open states can use it.';
+comment on column patchcord.deliveries.held is 'The loop budget holds the wake; released once wake_at has passed.';
+create index deliveries_new on patchcord.deliveries (to_agent_uuid, message_id) where state = 'new';
+create index deliveries_gate on patchcord.deliveries (to_agent_uuid, from_agent_uuid)
+  where state = 'new' and wake_at is not null;
+create index deliveries_unsettled on patchcord.deliveries (to_agent_uuid, message_id) where state in ('open', 'deferred');
+create index deliveries_unnotified on patchcord.deliveries (wake_at) where state = 'new' and notified_at is null;
+create index deliveries_held on patchcord.deliveries (wake_at) where held;
+
+alter table patchcord.deliveries enable row level security;
+alter table patchcord.deliveries force row level security;
+create policy owner_all on patchcord.deliveries to current_user using (true) with check (true);
+create policy agent_reads_own on patchcord.deliveries for select to patchcord_agent
+  using (to_agent_uuid = (select patchcord.claim_agent()) or from_agent_uuid = (select patchcord.claim_agent()));
+create policy agent_sends on patchcord.deliveries for insert to patchcord_agent
+  with check (
+    from_agent_uuid = (select patchcord.claim_agent())
+    and (state = 'new' or (state = 'deferred' and to_agent_uuid = from_agent_uuid))
+    and notified_at is null and settled_at is null
+  );
+create policy recipient_moves on patchcord.deliveries for update to patchcord_agent
+  using (to_agent_uuid = (select patchcord.claim_agent()) and state <> 'unsent')
+  with check (to_agent_uuid = (select patchcord.claim_agent()) and state <> 'unsent');
+create policy sender_unsends on patchcord.deliveries for update to patchcord_agent
+  using (from_agent_uuid = (select patchcord.claim_agent()) and state = 'new')
+  with check (from_agent_uuid = (select patchcord.claim_agent()) and state = 'unsent');
+grant select, insert, update (state, notified_at, fetched_at, settled_at) on patchcord.deliveries to patchcord_agent;
+
+create function patchcord.move_deliveries(p_ids uuid[], p_from text[], p_state text) returns uuid[]
+language plpgsql
+as $$
+declare
+  v_moved uuid[];
+begin
+  -- Rows are locked in id order wherever they are moved, so that two sessions of one agent cannot deadlock.
+  with picked as (
+    select d.message_id from patchcord.deliveries d
+    where d.to_agent_uuid = patchcord.claim_agent() and d.message_id = any (p_ids) and d.state = any (p_from)
+    order by d.message_id
+    for update
+  ), moved as (
+    update patchcord.deliveries d set
+      state = p_state,
+      fetched_at = coalesce(d.fetched_at, clock_timestamp()),
+      settled_at = case when p_state in ('answered', 'done', 'resolved') then clock_timestamp() end
+    from picked
+    where d.message_id = picked.message_id and d.to_agent_uuid = patchcord.claim_agent()
+    returning d.message_id
+  )
+  select coalesce(array_agg(message_id), '{}') from moved into v_moved;
+  return v_moved;
+end
+$$;
+comment on function patchcord.move_deliveries(uuid[], text[], text) is
+  'Moves the caller''s own deliveries that are in one of p_from to p_state; the ids that moved.';
+
+create function patchcord.settle_messages(p_hash text, p_ids uuid[], p_state text) returns jsonb
+language plpgsql
+as $$
+declare
+  w patchcord.entrance;
+begin
+  w := patchcord.enter(p_hash, 0, 1, 1);
+  if w.outcome <> 'ok' then
+    return to_jsonb(w);
+  end if;
+  perform patchcord.assume(w);
+  return jsonb_build_object('outcome', 'ok', 'settled', patchcord.settle(p_ids, p_state));
+end
+$$;
+comment on function patchcord.settle_messages(text, uuid[], text) is
+  'Entry: marks messages of the caller done or deferred; what each id came to.';
+
+create function patchcord.settle(p_ids uuid[], p_state text) returns jsonb
+language plpgsql
+as $$
+begin
+  perform patchcord.move_deliveries(p_ids, array['open', 'deferred'], p_state);
+  return coalesce((
+    select jsonb_agg(jsonb_build_object('message_id', i.id, 'state', d.state) order by i.place)
+    from unnest(p_ids) with ordinality as i (id, place)
+      left join patchcord.deliveries d
+        on d.message_id = i.id and d.to_agent_uuid = patchcord.claim_agent() and d.state <> 'unsent'
+  ), '[]');
+end
+$$;
+comment on function patchcord.settle(uuid[], text) is
+  'Only what was shown can be settled: a message that is still new stays new. state is null for an id that is not the caller''s.';
+
+create function patchcord.unsend_message(p_hash text, p_id uuid) returns jsonb
+language plpgsql
+as $$
+declare
+  w patchcord.entrance;
+  v_rows jsonb;
+begin
+  w := patchcord.enter(p_hash, 0, 1, 1);
+  if w.outcome <> 'ok' then
+    return to_jsonb(w);
+  end if;
+  perform patchcord.assume(w);
+  with picked as (
+    select d.to_agent_uuid from patchcord.deliveries d
+    where d.message_id = p_id and d.from_agent_uuid = w.agent_id and d.state = 'new'
+    order by d.to_agent_uuid
+    for update
+  )
+  update patchcord.deliveries d set state = 'unsent', settled_at = clock_timestamp()
+  from picked
+  where d.message_id = p_id and d.to_agent_uuid = picked.to_agent_uuid;
+  select jsonb_agg(jsonb_build_object('agent', a.name, 'state', d.state) order by a.name)
+  from patchcord.deliveries d join patchcord.agents a on a.id = d.to_agent_uuid
+  where d.message_id = p_id and d.from_agent_uuid = w.agent_id
+  into v_rows;
+  return jsonb_build_object('outcome', case when v_rows is null then 'not_found' else 'ok' end, 'recipients', v_rows);
+end
+$$;
+comment on function patchcord.unsend_message(text, uuid) is
+  'Entry: takes a message back from every recipient with whom it is still new; the state with each recipient after that.';
+
+revoke execute on function
+  patchcord.move_deliveries(uuid[], text[], text), patchcord.settle_messages(text, uuid[], text),
+  patchcord.settle(uuid[], text), patchcord.unsend_message(text, uuid)
+from public;
+grant execute on function patchcord.move_deliveries(uuid[], text[], text), patchcord.settle(uuid[], text) to patchcord_agent;
+grant execute on function patchcord.settle_messages(text, uuid[], text), patchcord.unsend_message(text, uuid) to patchcord_api;

@@ -1,0 +1,266 @@
+create function patchcord.shown(
+  m patchcord.agent_messages, p_from text, p_content text, p_shown_at timestamptz
+) returns jsonb
+language sql stable
+as $$
+  select jsonb_build_object(
+    'message_id', m.id, 'from', p_from, 'thread', m.thread, 'kind', m.kind, 'urgency', m.urgency,
+    'reply_to', m.reply_to, 'sent_at', m.sent_at, 'content', left(p_content, 8000),
+    'content_length', char_length(p_content),
+    'shown_seconds_ago', floor(extract(epoch from clock_timestamp() - p_shown_at))::integer
+  )
+$$;
+comment on function patchcord.shown(patchcord.agent_messages, text, text, timestamptz) is
+  'A message in full, its text cut at 8,000 characters. shown_seconds_ago is null the first time.';
+
+create function patchcord.take_new(
+  p_from uuid[], p_thread text, p_due_only boolean, p_max integer, p_octets_max integer
+) returns jsonb
+language plpgsql
+as $$
+declare
+  v_me uuid := patchcord.claim_agent();
+  v_taken uuid[];
+begin
+  -- The size is counted in octets / 3, which is near a token or above one in every script.
+  with candidate as (
+    select d.message_id, m.urgency, m.sent_at
+    from patchcord.deliveries d
+      join patchcord.agent_messages m on m.id = d.message_id and m.to_agent_uuid = d.to_agent_uuid
+    where d.to_agent_uuid = v_me and d.state = 'new' and d.wake_at is not null
+      and (p_from is null or d.from_agent_uuid = any (p_from))
+      and (p_thread is null or m.thread = p_thread)
+      and (not p_due_only or d.wake_at <= clock_timestamp())
+    order by m.urgency <> 'urgent', m.sent_at, d.message_id
+    limit p_max
+  ), sized as (
+    select c.message_id,
+      row_number() over shown_order as place,
+      sum(300 + octet_length(left(b.content, 8000))) over shown_order as octets
+    from candidate c join patchcord.message_bodies b on b.id = c.message_id
+    window shown_order as (order by c.urgency <> 'urgent', c.sent_at, c.message_id)
+  ), picked as (
+    -- A second fetch waits here for the first and then finds the row no longer new: it is shown again below, not lost.
+    select d.message_id from patchcord.deliveries d
+    where d.to_agent_uuid = v_me and d.state = 'new' and d.message_id in (
+      select z.message_id from sized z where z.octets <= p_octets_max or z.place = 1
+    )
+    order by d.message_id
+    for update
+  ), taken as (
+    update patchcord.deliveries d set state = 'open', fetched_at = clock_timestamp()
+    from picked
+    where d.message_id = picked.message_id and d.to_agent_uuid = v_me
+    returning d.message_id
+  )
+  select coalesce(array_agg(message_id), '{}') from taken into v_taken;
+  if cardinality(v_taken) = 0 then
+    return '[]'::jsonb;
+  end if;
+  return (
+    select jsonb_agg(patchcord.shown(m, a.name, b.content, null) order by m.urgency <> 'urgent', m.sent_at, m.id)
+    from patchcord.agent_messages m
+      join patchcord.message_bodies b on b.id = m.id
+      join patchcord.agents a on a.id = m.from_agent_uuid
+    where m.id = any (v_taken) and m.to_agent_uuid = v_me
+  );
+end
+$$;
+comment on function patchcord.take_new(uuid[], text, boolean, integer, integer) is
+  'Fetches new messages of the caller (new becomes open): urgent first, then oldest, at most p_max and p_octets_max, at least one.';
+
+create function patchcord.unsettled_lines(p_state text, p_shown_since timestamptz, p_without uuid[]) returns jsonb
+language sql stable
+as $$
+  select coalesce(jsonb_agg(jsonb_build_object(
+    'message_id', m.id, 'from', a.name, 'thread', m.thread, 'kind', m.kind, 'urgency', m.urgency, 'sent_at', m.sent_at,
+    'preview', left(regexp_replace(left(b.content, 400), '\s+', ' ', 'g'), 120)
+  ) order by m.sent_at, m.id), '[]')
+  from (
+    select d.message_id from patchcord.deliveries d
+    where d.to_agent_uuid = patchcord.claim_agent() and d.state = p_state and d.state in ('open', 'deferred')
+      and d.message_id <> all (p_without)
+      and (p_state = 'deferred' or d.fetched_at <= p_shown_since)
+    order by d.message_id limit 50
+  ) d
+    join patchcord.agent_messages m on m.id = d.message_id and m.to_agent_uuid = patchcord.claim_agent()
+    join patchcord.message_bodies b on b.id = d.message_id
+    join patchcord.agents a on a.id = m.from_agent_uuid
+$$;
+comment on function patchcord.unsettled_lines(text, timestamptz, uuid[]) is
+  'The caller''s open or deferred messages, 50 at most, one line each; open ones shown after p_shown_since are left out.';
+
+create function patchcord.take_notices() returns jsonb
+language plpgsql
+as $$
+declare
+  v_ids uuid[];
+begin
+  -- What a resolve tells is shown once and settles itself.
+  v_ids := patchcord.move_deliveries(array(
+    select d.message_id from patchcord.deliveries d
+      join patchcord.agent_messages m on m.id = d.message_id and m.to_agent_uuid = d.to_agent_uuid
+    where d.to_agent_uuid = patchcord.claim_agent() and d.state = 'new' and m.kind = 'resolved'
+    order by d.message_id limit 50
+  ), array['new'], 'done');
+  if cardinality(v_ids) = 0 then
+    return '[]'::jsonb;
+  end if;
+  return (
+    select jsonb_agg(jsonb_build_object(
+      'message_id', m.id, 'from', a.name, 'thread', m.thread, 'reply_to', m.reply_to, 'sent_at', m.sent_at,
+      'content', left(b.content, 500)
+    ) order by m.sent_at, m.id)
+    from patchcord.agent_messages m
+      join patchcord.message_bodies b on b.id = m.id
+      join patchcord.agents a on a.id = m.from_agent_uuid
+    where m.id = any (v_ids) and m.to_agent_uuid = patchcord.claim_agent()
+  );
+end
+$$;
+
+create function patchcord.fetch_inbox(p_hash text, p_done uuid[]) returns jsonb
+language plpgsql
+as $$
+declare
+  w patchcord.entrance;
+  v_shown_since timestamptz := clock_timestamp() - interval '1 minute';
+  v_settled jsonb;
+  v_new jsonb;
+  v_new_ids uuid[];
+  v_again jsonb;
+begin
+  w := patchcord.enter(p_hash, 0, 1, 1);
+  if w.outcome <> 'ok' then
+    return to_jsonb(w);
+  end if;
+  perform patchcord.assume(w);
+  v_settled := patchcord.settle(p_done, 'done');
+  v_new := patchcord.take_new(null, null, false, 20, 30000);
+  v_new_ids := array(select (e ->> 'message_id')::uuid from jsonb_array_elements(v_new) as e);
+  v_again := (
+    -- An answer can be lost on its way: what was fetched in the last minute is shown in full once more.
+    select coalesce(jsonb_agg(patchcord.shown(m, a.name, b.content, d.fetched_at) order by m.sent_at, m.id), '[]')
+    from (
+      select s.message_id, s.fetched_at from patchcord.deliveries s
+      where s.to_agent_uuid = w.agent_id and s.state = 'open' and s.fetched_at > v_shown_since
+        and s.message_id <> all (v_new_ids)
+      order by s.message_id limit greatest(0, 20 - cardinality(v_new_ids))
+    ) d
+      join patchcord.agent_messages m on m.id = d.message_id and m.to_agent_uuid = w.agent_id
+      join patchcord.message_bodies b on b.id = d.message_id
+      join patchcord.agents a on a.id = m.from_agent_uuid
+  );
+  return jsonb_build_object(
+    'outcome', 'ok', 'agent', w.agent, 'namespace', w.namespace,
+    'settled', v_settled, 'new', v_new, 'again', v_again, 'notices', patchcord.take_notices(),
+    'open', patchcord.unsettled_lines('open', v_shown_since, v_new_ids),
+    'deferred', patchcord.unsettled_lines('deferred', null, '{}'),
+    'counts', patchcord.count_inbox(),
+    'agents', (
+      select coalesce(jsonb_agg(to_jsonb(r) order by r.agent), '[]') from patchcord.reach_of(array(
+        select a.id from patchcord.agents a where a.namespace_uuid = w.namespace_id and a.deleted_at is null limit 500
+      )) r
+    )
+  );
+end
+$$;
+comment on function patchcord.fetch_inbox(text, uuid[]) is
+  'Entry: marks p_done, fetches what is new (20 messages, about 10k tokens), and lists what is open, deferred and who is here.';
+
+create function patchcord.count_inbox() returns jsonb
+language sql stable
+as $$
+  select jsonb_build_object(
+    'new', count(*) filter (where d.state = 'new' and d.wake_at is not null),
+    'open', count(*) filter (where d.state = 'open'),
+    'deferred', count(*) filter (where d.state = 'deferred')
+  )
+  from patchcord.deliveries d
+  where d.to_agent_uuid = patchcord.claim_agent() and d.state in ('new', 'open', 'deferred')
+$$;
+comment on function patchcord.count_inbox() is 'How many messages of the caller are new, open and deferred now.';
+
+create function patchcord.fetch_next(p_hash text, p_from text, p_thread text) returns jsonb
+language plpgsql
+as $$
+declare
+  w patchcord.entrance;
+  v_from uuid[];
+begin
+  w := patchcord.enter(p_hash, 0, 1, 1);
+  if w.outcome <> 'ok' then
+    return to_jsonb(w);
+  end if;
+  perform patchcord.assume(w);
+  if p_from is not null then
+    v_from := array(select a.id from patchcord.agents a where a.name = p_from and a.namespace_uuid = w.namespace_id);
+    if cardinality(v_from) = 0 then
+      return jsonb_build_object('outcome', 'unknown', 'unknown', array[p_from], 'agents', patchcord.roster());
+    end if;
+  end if;
+  return jsonb_build_object('outcome', 'ok', 'messages', patchcord.take_new(v_from, p_thread, true, 1, 30000));
+end
+$$;
+comment on function patchcord.fetch_next(text, text, text) is
+  'Entry: fetches the one message that is next by urgency and age, of one sender or thread if named; an empty list when there is none.';
+
+create function patchcord.peek_inbox(p_hash text, p_state text, p_max integer) returns jsonb
+language plpgsql
+as $$
+declare
+  w patchcord.entrance;
+begin
+  w := patchcord.enter(p_hash, 0, 1, 1);
+  if w.outcome <> 'ok' then
+    return to_jsonb(w);
+  end if;
+  perform patchcord.assume(w);
+  return jsonb_build_object('outcome', 'ok', 'agent', w.agent, 'namespace', w.namespace) || (
+    with pending as (
+      select d.message_id, a.name as "from", m.sent_at,
+        case when p_state <> 'new' then left(regexp_replace(left(b.content, 400), '\s+', ' ', 'g'), 120) end as preview
+      from patchcord.deliveries d
+        join patchcord.agent_messages m on m.id = d.message_id and m.to_agent_uuid = d.to_agent_uuid
+        join patchcord.agents a on a.id = d.from_agent_uuid
+        left join patchcord.message_bodies b on b.id = d.message_id and p_state <> 'new'
+      where d.to_agent_uuid = w.agent_id and d.state = p_state and (p_state <> 'new' or d.wake_at <= clock_timestamp())
+    )
+    select jsonb_build_object(
+      'pending_count', (select count(*) from pending),
+      'pending', coalesce((
+        select jsonb_agg(jsonb_strip_nulls(to_jsonb(p)) order by p.sent_at, p.message_id)
+        from (select * from pending order by sent_at, message_id limit p_max) p
+      ), '[]')
+    )
+  );
+end
+$$;
+comment on function patchcord.peek_inbox(text, text, integer) is
+  'Entry: what waits in one state, oldest first, changing nothing. Text that is still new is never shown, new ones only when due.';
+
+create function patchcord.roster() returns jsonb
+language sql stable
+as $$
+  select coalesce(jsonb_agg(r.name), '[]') from (
+    select a.name from patchcord.agents a
+    where a.namespace_uuid = patchcord.claim_namespace() and a.deleted_at is null
+    order by a.name limit 1000
+  ) r
+$$;
+comment on function patchcord.roster() is 'Names of the agents that the caller can write to, for suggesting the right one.';
+
+revoke execute on function
+  patchcord.shown(patchcord.agent_messages, text, text, timestamptz),
+  patchcord.take_new(uuid[], text, boolean, integer, integer), patchcord.unsettled_lines(text, timestamptz, uuid[]),
+  patchcord.take_notices(), patchcord.fetch_inbox(text, uuid[]), patchcord.count_inbox(),
+  patchcord.fetch_next(text, text, text), patchcord.peek_inbox(text, text, integer), patchcord.roster()
+from public;
+grant execute on function
+  patchcord.shown(patchcord.agent_messages, text, text, timestamptz),
+  patchcord.take_new(uuid[], text, boolean, integer, integer), patchcord.unsettled_lines(text, timestamptz, uuid[]),
+  patchcord.take_notices(), patchcord.count_inbox(), patchcord.roster()
+to patchcord_agent;
+grant execute on function
+  patchcord.fetch_inbox(text, uuid[]), patchcord.fetch_next(text, text, text), patchcord.peek_inbox(text, text, integer)
+to patchcord_api;
