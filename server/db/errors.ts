@@ -1,0 +1,30 @@
+import { PatchcordError } from '../errors.ts'
+
+/** Codes of postgres.js and Node for a database that cannot be reached now. */
+const CONNECTION_CODES = new Set([
+  'CONNECT_TIMEOUT',
+  'CONNECTION_CLOSED',
+  'CONNECTION_DESTROYED',
+  'CONNECTION_ENDED',
+  'ECONNREFUSED',
+  'ECONNRESET',
+  'ENOENT',
+  'ENOTFOUND',
+  'EPIPE',
+  'ETIMEDOUT',
+])
+
+/** SQLSTATE classes and codes that pass: connection exceptions, resources, operator intervention, serialization, read-only. */
+const PASSING_STATE = /^(?:08|53|57)|^(?:40001|40P01|25006|55P03)$/
+
+/** A database error as the caller may see it; what is not a passing fault comes back as it was, to end as `internal`. */
+export function translateDatabaseError(error: unknown): unknown {
+  if (!(error instanceof Error) || error instanceof PatchcordError) return error
+  const code = 'code' in error && typeof error.code === 'string' ? error.code : ''
+  if (!CONNECTION_CODES.has(code) && !PASSING_STATE.test(code)) return error
+  return new PatchcordError('unavailable', 'The database does not answer right now.', {
+    hint: 'Nothing is known to be stored: try again with the same idempotency key.',
+    retryAfterSeconds: 2,
+    cause: error,
+  })
+}

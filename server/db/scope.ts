@@ -1,0 +1,113 @@
+import type { Limits } from '../config.ts'
+import { PatchcordError } from '../errors.ts'
+import type { Wake, WakeBus } from '../wakes/bus.ts'
+import type { Sql, TransactionSql } from './connect.ts'
+import { translateDatabaseError } from './errors.ts'
+
+/** Who a token is. Ids are UUIDs; `agent` and `namespace` are the names that people see. */
+export interface Identity {
+  tokenId: string
+  agentId: string
+  namespaceId: string
+  agent: string
+  namespace: string
+  label: string
+  /** ISO time, null: never. */
+  expiresAt: string | null
+}
+
+/** What a domain function works in: the caller's token and where wakes go. The token is resolved by the database, in each call. */
+export interface Scope {
+  sql: Sql
+  /** SHA-256 of the token, hex. */
+  tokenHash: string
+  limits: Limits
+  bus: WakeBus
+}
+
+/** What every entry function answers: an outcome, and what belongs to it. */
+export type Outcome = { outcome: string; wakes?: Wake[] } & Record<string, unknown>
+
+interface Entrance {
+  outcome: string
+  token_id: string
+  agent_id: string
+  namespace_id: string
+  agent: string
+  namespace: string
+  label: string
+  expires_at: string | null
+  retry_after_seconds: number | null
+}
+
+/** Throws the error of a token that may not enter; any other outcome is the caller's to read. */
+export function checkEntrance(outcome: { outcome: string; retry_after_seconds?: unknown }): void {
+  switch (outcome.outcome) {
+    case 'token_rejected':
+      throw new PatchcordError('token_rejected', 'The token is not valid or has expired.', {
+        hint: 'Ask for a new token and put it into .mcp.json.',
+      })
+    case 'token_revoked':
+      throw new PatchcordError('token_revoked', 'The token was revoked.', {
+        hint: 'Ask for a new token and put it into .mcp.json.',
+      })
+    case 'agent_gone':
+      throw new PatchcordError('agent_gone', 'The agent of this token was deleted.', {
+        hint: 'Ask for a token of another agent.',
+      })
+    case 'rate_limited':
+      throw new PatchcordError('rate_limited', 'Too many messages from this token.', {
+        hint: 'Nothing was stored. Wait, then send again.',
+        retryAfterSeconds: Number(outcome.retry_after_seconds ?? 1),
+      })
+  }
+}
+
+/**
+ * Runs one entry function (one statement, its own transaction), publishes its wakes after the commit, and throws for a
+ * token that may not enter. `call` returns rows with one jsonb column named `answer`.
+ */
+export async function callEntry(scope: Scope, call: (sql: Sql) => Promise<{ answer: unknown }[]>): Promise<Outcome> {
+  const rows = await reach(() => call(scope.sql))
+  const outcome = rows[0]?.answer as Outcome
+  checkEntrance(outcome)
+  if (outcome.wakes) scope.bus.publish(outcome.wakes)
+  return outcome
+}
+
+/** A transaction that goes on under RLS as the agent of the token: for reads that need no function of their own. */
+export async function asAgent<T>(scope: Scope, work: (sql: TransactionSql, me: Identity) => Promise<T>): Promise<T> {
+  return (await reach(() =>
+    scope.sql.begin(async (sql) => {
+      const [row] = await sql`select patchcord.enter_agent(${scope.tokenHash}) as answer`
+      return await work(sql, toIdentity(row?.answer as Entrance))
+    }),
+  )) as T
+}
+
+/** Resolves a token hash to its identity. Throws token_rejected, token_revoked, agent_gone or unavailable. */
+export async function resolveIdentity(sql: Sql, tokenHash: string): Promise<Identity> {
+  const [row] = await reach(() => sql`select patchcord.resolve_token(${tokenHash}) as answer`)
+  return toIdentity(row?.answer as Entrance)
+}
+
+function toIdentity(entrance: Entrance): Identity {
+  checkEntrance(entrance)
+  return {
+    tokenId: entrance.token_id,
+    agentId: entrance.agent_id,
+    namespaceId: entrance.namespace_id,
+    agent: entrance.agent,
+    namespace: entrance.namespace,
+    label: entrance.label,
+    expiresAt: entrance.expires_at,
+  }
+}
+
+async function reach<T>(run: () => Promise<T>): Promise<T> {
+  try {
+    return await run()
+  } catch (error) {
+    throw translateDatabaseError(error)
+  }
+}

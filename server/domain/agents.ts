@@ -1,0 +1,79 @@
+import { z } from 'zod'
+import type { Sql } from '../db/connect.ts'
+import { asAgent, type Scope } from '../db/scope.ts'
+import { PatchcordError } from '../errors.ts'
+import { checkName } from './names.ts'
+
+export const ListAgents = z.strictObject({
+  all: z.boolean().optional().meta({ description: 'Also who is offline' }),
+})
+
+export const Agent = z.object({
+  agent: z.string(),
+  reach: z.enum(['wakeable', 'online', 'offline']),
+  state: z.enum(['idle', 'busy']).nullable(),
+  client: z.string().nullable(),
+  machine: z.string().nullable(),
+  lease_renewed_at: z.string().nullable(),
+  last_seen_at: z.string().nullable(),
+  is_you: z.boolean(),
+})
+export type Agent = z.output<typeof Agent>
+
+export const Agents = z.object({ namespace: z.string(), agents: z.array(Agent), offline_left_out: z.int() })
+export type Agents = z.output<typeof Agents>
+
+/** A row of `patchcord.reach_of` as the wire says it. */
+export function toAgent(row: Record<string, unknown>, me: string): Agent {
+  return {
+    agent: row.agent as string,
+    reach: row.reach as Agent['reach'],
+    state: row.state as Agent['state'],
+    client: row.client as string | null,
+    machine: row.machine as string | null,
+    lease_renewed_at: row.lease_renewed_at as string | null,
+    last_seen_at: row.last_seen_at as string | null,
+    is_you: row.agent === me,
+  }
+}
+
+/** Agents of the caller's namespace with the evidence for their reach; offline ones only with `all`. */
+export async function listAgents(scope: Scope, input: z.output<typeof ListAgents>): Promise<Agents> {
+  return await asAgent(scope, async (sql, me) => {
+    const [row = { agents: [] }] = await sql`
+      select coalesce(jsonb_agg(to_jsonb(r) order by r.agent), '[]') as agents
+      from patchcord.reach_of(array(select id from patchcord.agents where deleted_at is null)) r`
+    const all = (row.agents as Record<string, unknown>[]).map((each) => toAgent(each, me.agent))
+    const shown = input.all ? all : all.filter((agent) => agent.reach !== 'offline')
+    return { namespace: me.namespace, agents: shown, offline_left_out: all.length - shown.length }
+  })
+}
+
+/** For operators. Throws invalid, not_found for the namespace, or conflict for a taken name. */
+export async function createAgent(admin: Sql, input: { namespace: string; name: string }): Promise<{ id: string }> {
+  const name = checkName(input.name, 'agent')
+  const [namespace] = await admin`select id from patchcord.namespaces where name = ${input.namespace}`
+  if (!namespace) throw unknownNamespace(input.namespace)
+  const [row] = await admin`
+    insert into patchcord.agents (namespace_uuid, name) values (${namespace.id as string}, ${name})
+    on conflict (namespace_uuid, name) do nothing returning id`
+  if (row) return { id: row.id as string }
+  throw new PatchcordError('conflict', `Agent ${name}@${input.namespace} exists already.`, {
+    hint: 'Choose another name.',
+  })
+}
+
+/** For operators. Throws not_found. */
+export async function findAgentId(admin: Sql, input: { namespace: string; agent: string }): Promise<string> {
+  const [row] = await admin`
+    select a.id from patchcord.agents a join patchcord.namespaces n on n.id = a.namespace_uuid
+    where n.name = ${input.namespace} and a.name = ${input.agent} and a.deleted_at is null`
+  if (row) return row.id as string
+  throw new PatchcordError('not_found', `There is no agent ${input.agent}@${input.namespace}.`, {
+    hint: 'create-agent makes one.',
+  })
+}
+
+function unknownNamespace(name: string): PatchcordError {
+  return new PatchcordError('not_found', `There is no namespace ${name}.`, { hint: 'create-namespace makes one.' })
+}

@@ -1,0 +1,206 @@
+import { z } from 'zod'
+import { callEntry, type Scope } from '../db/scope.ts'
+import type { WaitEnd, Waiters } from '../wakes/waiters.ts'
+import { Agent, toAgent } from './agents.ts'
+import { MessageIds, SettledMessage } from './delivery.ts'
+import { unknownAgents } from './names.ts'
+import { ThreadSlug } from './threads.ts'
+import { resolveToken } from './tokens.ts'
+
+const PEEK_MAX = 100
+const COUNT_MAX = 1_000
+const WAIT_SECONDS_MAX = 290
+const WAIT_SECONDS_DEFAULT = 50
+
+/** A message in full, as its recipient sees it. `content` is cut at 8,000 characters; `content_length` says how long it is. */
+export const InboxMessage = z.object({
+  message_id: z.string(),
+  from: z.string(),
+  thread: z.string().nullable(),
+  kind: z.string(),
+  urgency: z.string(),
+  reply_to: z.string().nullable(),
+  sent_at: z.string(),
+  content: z.string(),
+  content_length: z.int(),
+  shown_seconds_ago: z.int().nullable(),
+})
+export type InboxMessage = z.output<typeof InboxMessage>
+
+/** An open or deferred message in one line. */
+export const InboxLine = z.object({
+  message_id: z.string(),
+  from: z.string(),
+  thread: z.string().nullable(),
+  kind: z.string(),
+  urgency: z.string(),
+  sent_at: z.string(),
+  preview: z.string(),
+})
+export type InboxLine = z.output<typeof InboxLine>
+
+/** What a resolve tells: shown once, nothing to do. */
+export const InboxNotice = z.object({
+  message_id: z.string(),
+  from: z.string(),
+  thread: z.string().nullable(),
+  reply_to: z.string().nullable(),
+  sent_at: z.string(),
+  content: z.string(),
+})
+export type InboxNotice = z.output<typeof InboxNotice>
+
+export const FetchInbox = z.strictObject({
+  done: MessageIds.optional().meta({ description: 'Ids you have dealt with; they leave the inbox' }),
+  all_agents: z.boolean().optional().meta({ description: 'List offline agents too' }),
+})
+export const Inbox = z.object({
+  agent: z.string(),
+  namespace: z.string(),
+  /** As the header says it: `new` counts what this answer shows for the first time and what it leaves. */
+  counts: z.object({ new: z.int(), open: z.int(), deferred: z.int() }),
+  new: z.array(InboxMessage),
+  new_left: z.int(),
+  again: z.array(InboxMessage),
+  notices: z.array(InboxNotice),
+  open: z.array(InboxLine),
+  open_left: z.int(),
+  deferred: z.array(InboxLine),
+  deferred_left: z.int(),
+  settled: z.array(SettledMessage),
+  you: Agent,
+  agents: z.array(Agent),
+  offline_left_out: z.int(),
+})
+export type Inbox = z.output<typeof Inbox>
+
+export const PeekInbox = z.strictObject({
+  status: z.enum(['new', 'pending', 'open', 'deferred']).default('new'),
+  limit: z.coerce.number().int().min(0).max(PEEK_MAX).default(20),
+  count_only: z.enum(['0', '1', 'true', 'false']).default('0'),
+})
+export const InboxPeek = z.object({
+  agent_id: z.string(),
+  namespace_id: z.string(),
+  pending_count: z.int(),
+  pending: z.array(
+    z.object({ message_id: z.string(), from: z.string(), sent_at: z.string(), preview: z.string().optional() }),
+  ),
+})
+export type InboxPeek = z.output<typeof InboxPeek>
+
+export const WaitForMessage = z.strictObject({
+  timeout_seconds: z.int().min(1).max(WAIT_SECONDS_MAX).default(WAIT_SECONDS_DEFAULT),
+  from: z.string().max(90).optional().meta({ description: 'Only from this agent' }),
+  thread: ThreadSlug.optional(),
+})
+export const WaitedMessage = z.object({
+  end: z.enum(['message', 'timeout', 'restarting', 'aborted']),
+  message: InboxMessage.nullable(),
+})
+export type WaitedMessage = z.output<typeof WaitedMessage>
+
+/** A message as the SQL functions show it. */
+export function toInboxMessage(shown: unknown): InboxMessage {
+  return shown as InboxMessage
+}
+
+/** Marks `done`, fetches what is new (it becomes open) and lists the rest. Fetching settles nothing. */
+export async function fetchInbox(scope: Scope, input: z.output<typeof FetchInbox>): Promise<Inbox> {
+  const done = input.done ?? []
+  const answer = await callEntry(
+    scope,
+    (sql) => sql`select patchcord.fetch_inbox(${scope.tokenHash}, ${done}::uuid[]) as answer`,
+  )
+  const counts = answer.counts as Inbox['counts']
+  const messages = (answer.new as unknown[]).map(toInboxMessage)
+  const again = (answer.again as unknown[]).map(toInboxMessage)
+  const open = answer.open as InboxLine[]
+  const deferred = answer.deferred as InboxLine[]
+  const agents = (answer.agents as Record<string, unknown>[]).map((row) => toAgent(row, answer.agent as string))
+  const shown = agents.filter((agent) => !agent.is_you && (input.all_agents || agent.reach !== 'offline'))
+  const openBefore = counts.open - messages.length
+  return {
+    agent: answer.agent as string,
+    namespace: answer.namespace as string,
+    counts: { new: counts.new + messages.length, open: openBefore, deferred: counts.deferred },
+    new: messages,
+    new_left: counts.new,
+    again,
+    notices: answer.notices as InboxNotice[],
+    open,
+    open_left: openBefore - again.length - open.length,
+    deferred,
+    deferred_left: counts.deferred - deferred.length,
+    settled: answer.settled as SettledMessage[],
+    you: agents.find((agent) => agent.is_you) as Agent,
+    agents: shown,
+    offline_left_out: agents.length - 1 - shown.length,
+  }
+}
+
+/** What waits, oldest first, changing nothing: for hooks and listeners. `count_only` gives all ids, up to the cap per recipient. */
+export async function peekInbox(scope: Scope, input: z.output<typeof PeekInbox>): Promise<InboxPeek> {
+  const state = input.status === 'pending' ? 'new' : input.status
+  const isCount = input.count_only === '1' || input.count_only === 'true'
+  const max = isCount ? COUNT_MAX : input.limit
+  const answer = await callEntry(
+    scope,
+    (sql) => sql`select patchcord.peek_inbox(${scope.tokenHash}, ${state}, ${max}) as answer`,
+  )
+  const pending = answer.pending as InboxPeek['pending']
+  return {
+    agent_id: answer.agent as string,
+    namespace_id: answer.namespace as string,
+    pending_count: answer.pending_count as number,
+    pending: isCount ? pending.map(({ message_id, from, sent_at }) => ({ message_id, from, sent_at })) : pending,
+  }
+}
+
+/** Fetches the next new message, of one sender or thread if named; null when there is none. Throws not_found for the sender. */
+export async function fetchNextMessage(
+  scope: Scope,
+  input: { from?: string | undefined; thread?: string | undefined },
+): Promise<InboxMessage | null> {
+  const { from = null, thread = null } = input
+  const answer = await callEntry(
+    scope,
+    (sql) => sql`select patchcord.fetch_next(${scope.tokenHash}, ${from}, ${thread}) as answer`,
+  )
+  if (answer.outcome === 'unknown') throw unknownAgents(answer.unknown as string[], answer.agents as string[])
+  const [message] = answer.messages as unknown[]
+  return message === undefined ? null : toInboxMessage(message)
+}
+
+/**
+ * The next new message, waited for until the time-out, the server's shutdown ('restarting') or the signal ('aborted').
+ * The wait stands before the inbox is read, so a message that comes in between ends it.
+ */
+export async function waitForMessage(
+  scope: Scope,
+  waiters: Waiters,
+  input: z.output<typeof WaitForMessage>,
+  signal: AbortSignal,
+): Promise<WaitedMessage> {
+  const { agentId } = await resolveToken(scope.sql, scope.tokenHash)
+  const deadline = Date.now() + input.timeout_seconds * 1000
+  for (;;) {
+    const timeoutMs = Math.max(0, deadline - Date.now())
+    const wait = waiters.start({ agentId, from: input.from, thread: input.thread, timeoutMs, signal })
+    const message = await fetchNextMessage(scope, input).catch(async (error: unknown) => {
+      passOnUnlessTaken(scope, await wait.cancel(), null)
+      throw error
+    })
+    const end = message ? await wait.cancel() : await wait.ended
+    if (message || signal.aborted) passOnUnlessTaken(scope, end, message)
+    if (message) return { end: 'message', message }
+    if (signal.aborted || end.how === 'aborted') return { end: 'aborted', message: null }
+    if (end.how === 'closing') return { end: 'restarting', message: null }
+    if (end.how === 'timeout') return { end: 'timeout', message: null }
+  }
+}
+
+/** A wake that the wait took and this call does not answer with belongs to the agent's listener. */
+function passOnUnlessTaken(scope: Scope, end: WaitEnd, message: InboxMessage | null): void {
+  if (end.how === 'woken' && end.wake.id !== message?.message_id) scope.bus.passOn(end.wake)
+}

@@ -1,0 +1,200 @@
+import { createHash } from 'node:crypto'
+import { z } from 'zod'
+import { asAgent, callEntry, type Outcome, type Scope } from '../db/scope.ts'
+import { PatchcordError } from '../errors.ts'
+import { attentionLimits, checkAttention } from './attention.ts'
+import { MessageId, MessageState, messageNotFound } from './delivery.ts'
+import { toInboxMessage } from './inbox.ts'
+import { parseAddresses } from './names.ts'
+import { ThreadSlug } from './threads.ts'
+
+const SHOWN_CHARACTERS = 8_000
+const RECALL_MAX = 50
+const RECALL_CHARACTERS = 30_000
+
+export const MessageKind = z.enum(['message', 'question', 'report', 'heads-up', 'request'])
+export const Urgency = z.enum(['fyi', 'normal', 'urgent'])
+const Content = z.string().min(1)
+const IdempotencyKey = z.string().min(1).max(200)
+
+export const SendMessage = z.strictObject({
+  to: z
+    .string()
+    .min(1)
+    .max(4_000)
+    .meta({ description: 'agent, agent@namespace, a comma list, or * for everyone here' }),
+  content: Content,
+  thread: ThreadSlug.optional(),
+  kind: MessageKind.optional(),
+  urgency: Urgency.optional(),
+  idempotency_key: IdempotencyKey.optional(),
+})
+export const Recipient = z.object({
+  agent: z.string(),
+  reach: z.enum(['wakeable', 'online', 'offline', 'self']),
+  last_seen_at: z.string().nullable(),
+  held_until: z.string().nullable(),
+})
+export const SentMessage = z.object({
+  message_id: z.string(),
+  thread: z.string().nullable(),
+  sent_at: z.string(),
+  replayed: z.boolean(),
+  recipients: z.array(Recipient),
+})
+export type SentMessage = z.output<typeof SentMessage>
+
+export const ReplyToMessage = z.strictObject({
+  message_id: MessageId,
+  content: Content.optional(),
+  defer: z.boolean().optional().meta({ description: 'Keep it in the inbox for later' }),
+  resolve: z.boolean().optional().meta({ description: 'Close the thread; wakes nobody' }),
+  idempotency_key: IdempotencyKey.optional(),
+})
+export const Reply = z.object({ message_id: z.string(), state: MessageState, sent: SentMessage.nullable() })
+export type Reply = z.output<typeof Reply>
+
+export const RecallMessages = z.strictObject({
+  message_id: MessageId.optional(),
+  offset: z.int().min(0).optional().meta({ description: 'Characters (with message_id) or messages to skip' }),
+  from: z.string().max(90).optional(),
+  thread: ThreadSlug.optional(),
+  limit: z.int().min(1).max(RECALL_MAX).optional(),
+})
+export const RecalledMessage = z.object({
+  message_id: z.string(),
+  from: z.string(),
+  to: z.array(z.string()),
+  thread: z.string().nullable(),
+  kind: z.string(),
+  urgency: z.string(),
+  reply_to: z.string().nullable(),
+  sent_at: z.string(),
+  content: z.string(),
+  content_offset: z.int(),
+  content_length: z.int(),
+})
+export type RecalledMessage = z.output<typeof RecalledMessage>
+/** Newest first. `next_offset` is what to call with for the rest; null when there is none. */
+export const Recall = z.object({ messages: z.array(RecalledMessage), next_offset: z.int().nullable() })
+export type Recall = z.output<typeof Recall>
+
+/**
+ * One SQL function in one round trip: identity, rate, pair lock, gate, cap, insert. Throws invalid, too_large, not_found
+ * (with suggestions), gated (details.messages), inbox_full, conflict (idempotency key), rate_limited.
+ */
+export async function sendMessage(scope: Scope, input: z.output<typeof SendMessage>): Promise<SentMessage> {
+  checkContent(scope, input.content)
+  const { thread = null, kind = 'message', urgency = 'normal', idempotency_key: key = null } = input
+  const to = parseAddresses(input.to, scope.limits.recipientsMax)
+  const bodyHash = hashBody(['send', input.to, input.content, thread, kind, urgency])
+  const limits = JSON.stringify(attentionLimits(scope.limits))
+  const answer = await callEntry(
+    scope,
+    (sql) => sql`
+      select patchcord.send_message(
+        ${scope.tokenHash}, ${to?.names ?? null}::text[], ${to?.namespaces ?? null}::text[], ${input.content}, ${thread},
+        ${kind}, ${urgency}, ${key}, ${bodyHash}, ${limits}::text::jsonb) as answer`,
+  )
+  checkAttention(answer, toInboxMessage)
+  return toSentMessage(answer)
+}
+
+/** Answers, defers or resolves a message that the caller received. Throws as sendMessage, but is never gated. */
+export async function replyToMessage(scope: Scope, input: z.output<typeof ReplyToMessage>): Promise<Reply> {
+  const { content = null, idempotency_key: key = null } = input
+  if (input.defer && input.resolve) {
+    throw new PatchcordError('invalid', 'A message can be deferred or resolved, not both.', {
+      hint: 'Choose one of them.',
+    })
+  }
+  if (content === null && !input.defer && !input.resolve) {
+    throw new PatchcordError('invalid', 'A reply needs content.', {
+      hint: 'Give content, or defer or resolve without it.',
+    })
+  }
+  if (content !== null) checkContent(scope, content)
+  const state = input.resolve ? 'resolved' : input.defer ? 'deferred' : 'answered'
+  const bodyHash = hashBody(['reply', input.message_id, content, state])
+  const limits = JSON.stringify(attentionLimits(scope.limits))
+  const answer = await callEntry(
+    scope,
+    (sql) => sql`
+      select patchcord.reply_message(
+        ${scope.tokenHash}, ${input.message_id}, ${content}, ${state}, ${key}, ${bodyHash}, ${limits}::text::jsonb)
+        as answer`,
+  )
+  if (answer.outcome === 'not_found') throw messageNotFound()
+  checkAttention(answer, toInboxMessage)
+  return {
+    message_id: input.message_id,
+    state: answer.settled as Reply['state'],
+    sent: answer.outcome === 'sent' ? toSentMessage(answer) : null,
+  }
+}
+
+/** History of what the caller sent or received. Text that is still new to it is not shown, and nothing changes. */
+export async function recallMessages(scope: Scope, input: z.output<typeof RecallMessages>): Promise<Recall> {
+  const { message_id: id = null, from = null, thread = null, limit = 10, offset = 0 } = input
+  const start = id ? offset : 0
+  const rows = await asAgent(
+    scope,
+    async (sql, me) =>
+      await sql`
+      select m.id as message_id, f.name as "from", array_agg(t.name order by t.name) as to, m.thread, m.kind, m.urgency,
+        m.reply_to, to_json(m.sent_at) as sent_at, substr(b.content, ${start + 1}, ${SHOWN_CHARACTERS}) as content,
+        char_length(b.content) as content_length
+      from patchcord.agent_messages m
+        join patchcord.deliveries d on d.message_id = m.id and d.to_agent_uuid = m.to_agent_uuid
+        join patchcord.message_bodies b on b.id = m.id
+        join patchcord.agents f on f.id = m.from_agent_uuid
+        join patchcord.agents t on t.id = m.to_agent_uuid
+      where (m.from_agent_uuid = ${me.agentId} or d.state not in ('new', 'unsent'))
+        and (${id}::uuid is null or m.id = ${id}::uuid)
+        and (${from}::text is null or f.name = ${from})
+        and (${thread}::text is null or m.thread = ${thread})
+      group by m.id, f.name, m.thread, m.kind, m.urgency, m.reply_to, m.sent_at, b.content
+      order by m.sent_at desc, m.id desc
+      limit ${limit + 1} offset ${id ? 0 : offset}`,
+  )
+  if (id && rows.length === 0) throw messageNotFound()
+  const messages = rows.map((row) => ({ ...row, content_offset: start }) as unknown as RecalledMessage)
+  return id ? cutText(messages) : cutPage(messages, limit, offset)
+}
+
+function cutText(messages: RecalledMessage[]): Recall {
+  const [message] = messages
+  const end = (message?.content_offset ?? 0) + SHOWN_CHARACTERS
+  return { messages, next_offset: message && end < message.content_length ? end : null }
+}
+
+/** As many messages as fit one answer, at least one: a client cuts longer ones off. */
+function cutPage(messages: RecalledMessage[], limit: number, offset: number): Recall {
+  let characters = 0
+  const fitting = messages.slice(0, limit).filter((message, index) => {
+    characters += message.content.length
+    return index === 0 || characters <= RECALL_CHARACTERS
+  })
+  return { messages: fitting, next_offset: fitting.length < messages.length ? offset + fitting.length : null }
+}
+
+function toSentMessage(answer: Outcome): SentMessage {
+  const { message_id, thread, sent_at, replayed, recipients } = answer as unknown as SentMessage
+  return { message_id, thread, sent_at, replayed, recipients }
+}
+
+function checkContent(scope: Scope, content: string): void {
+  const max = scope.limits.bodyCharactersMax
+  // NUL is the one character that Postgres cannot store in text.
+  if (content.includes('\0'))
+    throw new PatchcordError('invalid', 'The text holds a NUL character.', { hint: 'Remove it.' })
+  if (content.length <= max || [...content].length <= max) return
+  throw new PatchcordError('too_large', `The text is longer than ${max} characters. Nothing was stored.`, {
+    hint: 'Send the gist, and where the rest can be found.',
+  })
+}
+
+/** What must be equal when an idempotency key comes again. */
+function hashBody(parts: (string | null)[]): string {
+  return createHash('sha256').update(JSON.stringify(parts)).digest('hex')
+}

@@ -1,0 +1,20 @@
+import type { Sql } from '../db/connect.ts'
+import { PatchcordError } from '../errors.ts'
+import { checkName } from './names.ts'
+
+/** For operators: a new tenant. Throws invalid, or conflict for a taken name. */
+export async function createNamespace(admin: Sql, input: { name: string }): Promise<{ id: string; name: string }> {
+  const name = checkName(input.name, 'namespace')
+  const [row] = await admin`
+    insert into patchcord.namespaces (name) values (${name}) on conflict (name) do nothing returning id`
+  if (row) return { id: row.id as string, name }
+  throw new PatchcordError('conflict', `Namespace ${name} exists already.`, { hint: 'Choose another name.' })
+}
+
+export async function listNamespaces(admin: Sql): Promise<{ name: string; agents: number; created_at: string }[]> {
+  const rows = await admin`
+    select n.name, count(a.id)::integer as agents, n.created_at
+    from patchcord.namespaces n left join patchcord.agents a on a.namespace_uuid = n.id and a.deleted_at is null
+    group by n.id order by n.name`
+  return rows as unknown as { name: string; agents: number; created_at: string }[]
+}

@@ -1,0 +1,52 @@
+import { z } from 'zod'
+import { callEntry, type Scope } from '../db/scope.ts'
+import { MessageId } from './delivery.ts'
+
+/** A lease lives three renewals long, so that one lost renewal costs nothing. */
+const LEASE_SECONDS = 90
+const ANNOUNCED_MAX = 1_000
+
+const Label = z.string().regex(/^[\w.:@/+ -]{1,80}$/, '1 to 80 of letters, digits, space and . : @ / + - _')
+
+export const ReportPresence = z.strictObject({
+  state: z.enum(['idle', 'busy']),
+  human_prompt: z.literal(true).optional().meta({ description: 'A person has just typed in this session' }),
+  client: Label.optional(),
+  session: Label.optional(),
+  machine: Label.optional(),
+})
+
+export const RenewLease = z.strictObject({
+  session: Label,
+  client: Label,
+  machine: Label,
+  announced: z.array(MessageId).max(ANNOUNCED_MAX).default([]).meta({ description: 'Messages whose line was written' }),
+})
+
+export const EndLease = z.strictObject({ session: Label })
+
+/** What the caller's session is doing; a human prompt also gives its pairs a fresh loop budget. */
+export async function reportPresence(scope: Scope, input: z.output<typeof ReportPresence>): Promise<void> {
+  const { state, client = null, session = null, machine = null, human_prompt = false } = input
+  await callEntry(
+    scope,
+    (sql) => sql`
+      select patchcord.report_presence(${scope.tokenHash}, ${state}, ${client}, ${session}, ${machine}, ${human_prompt})
+        as answer`,
+  )
+}
+
+/** A listener of the caller lives and its stdout drains: the agent is wakeable for 90 s, and `announced` ids are notified. */
+export async function renewLease(scope: Scope, input: z.output<typeof RenewLease>): Promise<void> {
+  const { session, client, machine, announced } = input
+  await callEntry(
+    scope,
+    (sql) => sql`
+      select patchcord.renew_lease(
+        ${scope.tokenHash}, ${session}, ${client}, ${machine}, ${LEASE_SECONDS}, ${announced}::uuid[]) as answer`,
+  )
+}
+
+export async function endLease(scope: Scope, input: z.output<typeof EndLease>): Promise<void> {
+  await callEntry(scope, (sql) => sql`select patchcord.end_lease(${scope.tokenHash}, ${input.session}) as answer`)
+}

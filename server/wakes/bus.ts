@@ -1,0 +1,94 @@
+/** One recipient of one committed message: names for people, UUIDs for routing, never the text. JSON types only. */
+export interface Wake {
+  id: string
+  toNamespaceId: string
+  toAgentId: string
+  from: string
+  to: string
+  namespace: string
+  kind: string
+  urgency: string
+  thread: string | null
+}
+
+/** Where wakes of this instance end: the realtime hub is one. */
+export interface WakeSink {
+  deliver(wake: Wake): void
+  /** UUIDs of the agents that listen here. */
+  agentIds(): Iterable<string>
+}
+
+/** Someone who may take a wake before the sinks see it: the waiters of `wait_for_message`. */
+export interface WakeTaker {
+  offer(wake: Wake): boolean
+  agentIds(): Iterable<string>
+}
+
+export interface WakeBus {
+  /** Wakes of messages that this instance has just committed: delivered here, and told to the other instances. */
+  publish(wakes: Wake[]): void
+  /** Wakes learned from another instance or from a read-back. Those already delivered here are left out. */
+  receive(wakes: Wake[]): void
+  /** A wake that a waiter took and did not fetch: to the sinks only. */
+  passOn(wake: Wake): void
+  addSink(sink: WakeSink): void
+  /** UUIDs of the agents with a listener or a waiter on this instance. */
+  listeningAgentIds(): Set<string>
+  /** Called with what `publish` was given, for the other instances. */
+  onPublish(tell: (wakes: Wake[]) => void): void
+}
+
+const DELIVERED_MAX = 20_000
+
+/** The wake path inside one instance: waiters are offered a wake first; what none takes goes to every sink. */
+export function createBus(waiters: WakeTaker): WakeBus {
+  const sinks: WakeSink[] = []
+  const tellers: ((wakes: Wake[]) => void)[] = []
+  const delivered = createRecentSet(DELIVERED_MAX)
+
+  function deliver(wake: Wake): void {
+    delivered.add(`${wake.id} ${wake.toAgentId}`)
+    if (!waiters.offer(wake)) passOn(wake)
+  }
+
+  function passOn(wake: Wake): void {
+    for (const sink of sinks) sink.deliver(wake)
+  }
+
+  return {
+    publish(wakes) {
+      for (const wake of wakes) deliver(wake)
+      if (wakes.length > 0) for (const tell of tellers) tell(wakes)
+    },
+    receive(wakes) {
+      for (const wake of wakes) if (!delivered.has(`${wake.id} ${wake.toAgentId}`)) deliver(wake)
+    },
+    passOn,
+    addSink(sink) {
+      sinks.push(sink)
+    },
+    listeningAgentIds() {
+      const ids = new Set(waiters.agentIds())
+      for (const sink of sinks) for (const id of sink.agentIds()) ids.add(id)
+      return ids
+    },
+    onPublish(tell) {
+      tellers.push(tell)
+    },
+  }
+}
+
+/** A set that forgets its oldest half when full: a forgotten wake is at worst delivered twice, and listeners know its id. */
+function createRecentSet(max: number) {
+  let young = new Set<string>()
+  let old = new Set<string>()
+  return {
+    has: (key: string) => young.has(key) || old.has(key),
+    add(key: string) {
+      young.add(key)
+      if (young.size < max / 2) return
+      old = young
+      young = new Set()
+    },
+  }
+}

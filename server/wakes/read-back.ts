@@ -1,0 +1,60 @@
+import type { Sql } from '../db/connect.ts'
+import type { Wake, WakeBus } from './bus.ts'
+
+const INTERVAL_MS = 2_000
+/** A commit can come this much later than its time stamp: the API role's statement time-out, and some room. */
+const OVERLAP_SECONDS = 12
+
+export interface ReadBackOptions {
+  sql: Sql
+  bus: WakeBus
+  log: { warn(details: object, message: string): void }
+  intervalMs?: number
+}
+
+export interface ReadBack {
+  /** Reads at once: LISTEN has just (re)connected. */
+  now(): void
+  close(): Promise<void>
+}
+
+/**
+ * Finds wakes by state, every 2 s: new, due, not yet notified, for agents that listen here. A crash between commit and
+ * wake, a lost NOTIFY, or a wake that the loop budget held until now is delayed by it and not lost.
+ */
+export function startReadBack(options: ReadBackOptions): ReadBack {
+  const { sql, bus, log, intervalMs = INTERVAL_MS } = options
+  let lastSuccess = performance.now()
+  let running: Promise<void> | null = null
+  let isClosed = false
+
+  async function read(): Promise<void> {
+    const startedAt = performance.now()
+    const seconds = (startedAt - lastSuccess) / 1000 + OVERLAP_SECONDS
+    const agentIds = [...bus.listeningAgentIds()]
+    try {
+      const [row] = await sql`select patchcord.read_back(${agentIds}::uuid[], ${seconds}) as wakes`
+      bus.receive(row?.wakes as Wake[])
+      lastSuccess = startedAt
+    } catch (error) {
+      if (!isClosed) log.warn({ err: error }, 'read-back of wakes failed; the next one covers the same time')
+    }
+  }
+
+  function now(): void {
+    if (isClosed) return
+    running ??= read().finally(() => {
+      running = null
+    })
+  }
+
+  const timer = setInterval(now, intervalMs)
+  return {
+    now,
+    async close() {
+      isClosed = true
+      clearInterval(timer)
+      await running
+    },
+  }
+}
