@@ -16,5 +16,5 @@ export async function listNamespaces(admin: Sql): Promise<{ name: string; agents
     select n.name, count(a.id)::integer as agents, n.created_at
     from patchcord.namespaces n left join patchcord.agents a on a.namespace_uuid = n.id and a.deleted_at is null
     group by n.id order by n.name`
-  return rows as unknown as { name: string; agents: number; created_at: string }[]
+  return [...rows] as unknown as { name: string; agents: number; created_at: string }[]
 }

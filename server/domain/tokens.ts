@@ -109,7 +109,7 @@ export async function listTokens(admin: Sql, input: { namespace: string }): Prom
       join patchcord.namespaces n on n.id = t.namespace_uuid
     where n.name = ${input.namespace}
     order by a.name, t.created_at`
-  return rows as unknown as TokenLine[]
+  return [...rows] as unknown as TokenLine[]
 }
 
 function checksum(text: string): string {

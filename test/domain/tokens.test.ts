@@ -1,0 +1,88 @@
+import assert from 'node:assert/strict'
+import { after, before, describe, test } from 'node:test'
+import { createAgent } from '../../server/domain/agents.ts'
+import { createNamespace } from '../../server/domain/namespaces.ts'
+import {
+  createTokenText,
+  hashToken,
+  issueToken,
+  isTokenText,
+  listRecentRevocations,
+  listTokens,
+  resolveToken,
+  revokeToken,
+  whoami,
+} from '../../server/domain/tokens.ts'
+import { createTestDatabase, type TestDatabase } from '../helpers/database.ts'
+import { seed } from '../helpers/seed.ts'
+
+describe('tokens', () => {
+  let database: TestDatabase
+  before(async () => {
+    database = await createTestDatabase()
+  })
+  after(() => database.drop())
+
+  test('a token text has a checksum that a typing error breaks', () => {
+    for (let i = 0; i < 200; i++) {
+      const token = createTokenText()
+      assert.equal(token.length, 52)
+      assert.ok(isTokenText(token))
+      const at = 3 + (i % 43)
+      const wrong = token.slice(0, at) + (token[at] === 'A' ? 'B' : 'A') + token.slice(at + 1)
+      assert.ok(!isTokenText(wrong))
+    }
+    for (const text of ['', 'pc_', 'Bearer x', `${createTokenText()} `, `${createTokenText()}\n`]) {
+      assert.ok(!isTokenText(text))
+    }
+  })
+
+  test('only the SHA-256 of a token is stored', async () => {
+    const { alice } = await seed(database, 'hash', ['alice'])
+    const rows = await database.admin`select t::text as row, encode(t.hash, 'hex') as hash from patchcord.tokens t
+      where t.agent_uuid = ${alice.agentId}`
+    assert.equal(rows[0]?.hash, hashToken(alice.token))
+    assert.ok(!String(rows[0]?.row).includes(alice.token.slice(3, 20)))
+  })
+
+  test('unknown, expired, revoked and orphaned tokens are told apart', async () => {
+    const { alice } = await seed(database, 'states', ['alice'])
+    const resolve = (token: string) => resolveToken(database.api, hashToken(token))
+    assert.equal((await resolve(alice.token)).agent, 'alice')
+    await assert.rejects(resolve(createTokenText()), { code: 'token_rejected' })
+    const short = await issueToken(database.admin, { namespace: 'states', agent: 'alice', expiresInSeconds: 0.05 })
+    await new Promise((done) => setTimeout(done, 100))
+    await assert.rejects(resolve(short.token), { code: 'token_rejected' })
+    await revokeToken(database.admin, alice.tokenId)
+    await assert.rejects(resolve(alice.token), { code: 'token_revoked' })
+    assert.ok((await listRecentRevocations(database.api, 10)).includes(alice.tokenId))
+    await database.admin`update patchcord.agents set deleted_at = clock_timestamp() where id = ${alice.agentId}`
+    await assert.rejects(resolve(alice.token), { code: 'agent_gone' })
+  })
+
+  test('whoami names the agent and its token', async () => {
+    const { alice } = await seed(database, 'who', ['alice'])
+    assert.deepEqual(await alice(whoami), {
+      agent_id: 'alice',
+      namespace_id: 'who',
+      token_label: 'default',
+      token_expires_at: null,
+    })
+  })
+
+  test('a taken name, a bad name, an unknown namespace, agent or token id are refused in words', async () => {
+    const { admin } = database
+    await createNamespace(admin, { name: 'taken' })
+    await createAgent(admin, { namespace: 'taken', name: 'alice' })
+    await assert.rejects(createNamespace(admin, { name: 'taken' }), { code: 'conflict' })
+    await assert.rejects(createAgent(admin, { namespace: 'taken', name: 'alice' }), { code: 'conflict' })
+    for (const name of ['-a', 'a-', 'a b', 'a\nb', '', 'x'.repeat(41), '<script>', 'é']) {
+      await assert.rejects(createNamespace(admin, { name }), { code: 'invalid' })
+    }
+    await assert.rejects(createNamespace(admin, { name: 'ACME' }), { hint: 'Names are lower case: use "acme".' })
+    await assert.rejects(createAgent(admin, { namespace: 'nope', name: 'a' }), { code: 'not_found' })
+    await assert.rejects(issueToken(admin, { namespace: 'taken', agent: 'nope' }), { code: 'not_found' })
+    await assert.rejects(revokeToken(admin, 'nonsense'), { code: 'not_found' })
+    assert.deepEqual(await listTokens(admin, { namespace: 'taken' }), [])
+  })
+})

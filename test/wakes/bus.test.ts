@@ -1,0 +1,96 @@
+import assert from 'node:assert/strict'
+import { describe, test } from 'node:test'
+import { createBus, type Wake } from '../../server/wakes/bus.ts'
+import { pack } from '../../server/wakes/peers.ts'
+import { createWaiters } from '../../server/wakes/waiters.ts'
+
+const wake = (id: string, toAgentId = 'bob'): Wake => ({
+  id,
+  toNamespaceId: 'ns',
+  toAgentId,
+  from: 'alice',
+  to: toAgentId,
+  namespace: 'acme',
+  kind: 'message',
+  urgency: 'normal',
+  thread: null,
+})
+
+function build() {
+  const waiters = createWaiters({ waitersPerAgentMax: 2 })
+  const bus = createBus(waiters)
+  const delivered: string[] = []
+  bus.addSink({ deliver: (each) => delivered.push(each.id), agentIds: () => ['carol'] })
+  const start = (filter: { from?: string; thread?: string } = {}, timeoutMs = 60_000) =>
+    waiters.start({ agentId: 'bob', timeoutMs, signal: new AbortController().signal, ...filter })
+  return { waiters, bus, delivered, start }
+}
+
+describe('wake bus', () => {
+  test('one wake ends one wait, the longest waiting one that it fits; the next goes to the listeners', async () => {
+    const { bus, delivered, start } = build()
+    const picky = start({ from: 'carol' })
+    const any = start()
+    bus.publish([wake('1'), wake('2')])
+    assert.deepEqual(await any.ended, { how: 'woken', wake: wake('1') })
+    assert.deepEqual(delivered, ['2'])
+    assert.deepEqual(await picky.cancel(), { how: 'aborted' })
+  })
+
+  test('what a peer or a read-back says again is not delivered again', () => {
+    const { bus, delivered } = build()
+    bus.publish([wake('1')])
+    bus.receive([wake('1'), wake('2')])
+    bus.receive([wake('2')])
+    bus.receive([wake('1', 'carol')])
+    assert.deepEqual(delivered, ['1', '2', '1'])
+  })
+
+  test('the memory of delivered wakes is bounded and keeps the recent ones', () => {
+    const { bus, delivered } = build()
+    for (let i = 0; i < 50_000; i++) bus.receive([wake(`${i}`)])
+    const before = delivered.length
+    for (let i = 45_000; i < 50_000; i++) bus.receive([wake(`${i}`)])
+    assert.equal(delivered.length, before)
+    bus.receive([wake('0')])
+    assert.equal(delivered.length, before + 1)
+  })
+
+  test('only published wakes are told to other instances', () => {
+    const { bus } = build()
+    const told: string[] = []
+    bus.onPublish((wakes) => told.push(...wakes.map((each) => each.id)))
+    bus.publish([wake('1')])
+    bus.receive([wake('2')])
+    bus.publish([])
+    assert.deepEqual(told, ['1'])
+  })
+
+  test('waits over the cap are refused, and an ended wait makes room', async () => {
+    const { start, waiters, bus } = build()
+    const first = start()
+    start()
+    assert.throws(() => start(), { code: 'rate_limited' })
+    await first.cancel()
+    start({}, 10)
+    assert.deepEqual([...bus.listeningAgentIds()].sort(), ['bob', 'carol'])
+    waiters.close()
+    assert.deepEqual(await start().ended, { how: 'closing' })
+    assert.deepEqual([...waiters.agentIds()], [])
+  })
+
+  test('a notification never exceeds what NOTIFY takes, and no wake is left out', () => {
+    let rest = Array.from({ length: 100 }, (_, i) => ({ ...wake(`${i}`), thread: 'é'.repeat(64) }))
+    const seen: string[] = []
+    while (rest.length > 0) {
+      const { payload, count } = pack('instance', rest)
+      assert.ok(Buffer.byteLength(payload) < 8_000)
+      seen.push(...(JSON.parse(payload).wakes as Wake[]).map((each) => each.id))
+      rest = rest.slice(count)
+    }
+    assert.deepEqual(
+      seen,
+      Array.from({ length: 100 }, (_, i) => `${i}`),
+    )
+  })
+})

@@ -1,0 +1,129 @@
+import assert from 'node:assert/strict'
+import { after, before, describe, test } from 'node:test'
+import { waitForMessage } from '../../server/domain/inbox.ts'
+import { sendMessage } from '../../server/domain/messages.ts'
+import { listRecentRevocations, revokeToken } from '../../server/domain/tokens.ts'
+import { createBus, type Wake } from '../../server/wakes/bus.ts'
+import { startPeers } from '../../server/wakes/peers.ts'
+import { startReadBack } from '../../server/wakes/read-back.ts'
+import { startRevocations } from '../../server/wakes/revocations.ts'
+import { createWaiters } from '../../server/wakes/waiters.ts'
+import { createTestDatabase, type TestDatabase } from '../helpers/database.ts'
+import { DEFAULT_LIMITS, seed } from '../helpers/seed.ts'
+
+const LOG = { warn: (_details: object, message: string) => assert.fail(message) }
+
+/** What one server process has of the wake path, with `listeners` (agent ids) connected to it. */
+function createInstance(listeners: string[] = []) {
+  const waiters = createWaiters(DEFAULT_LIMITS)
+  const bus = createBus(waiters)
+  const delivered: Wake[] = []
+  bus.addSink({ deliver: (wake) => delivered.push(wake), agentIds: () => listeners })
+  return { waiters, bus, delivered, listeners }
+}
+
+async function until(what: () => boolean, timeoutMs = 10_000): Promise<void> {
+  const deadline = Date.now() + timeoutMs
+  while (!what()) {
+    if (Date.now() > deadline) throw new Error(`not within ${timeoutMs} ms`)
+    await new Promise((resolve) => setTimeout(resolve, 10))
+  }
+}
+
+describe('instances', () => {
+  let database: TestDatabase
+  before(async () => {
+    database = await createTestDatabase()
+  })
+  after(() => database.drop())
+
+  test('a send on one instance wakes a listener and a waiter on the other', async () => {
+    const [here, there] = [createInstance(), createInstance()]
+    const options = { target: database.apiTarget, onListening: () => {}, log: LOG }
+    const peers = await Promise.all([here, there].map(({ bus }) => startPeers({ ...options, bus })))
+    const { alice, bob, carol } = await seed(database, 'peers', ['alice', 'bob', 'carol'], { bus: here.bus })
+    const waiting = waitForMessage(
+      { ...bob.scope, bus: there.bus },
+      there.waiters,
+      { timeout_seconds: 60 },
+      new AbortController().signal,
+    )
+    await until(() => [...there.waiters.agentIds()].length > 0)
+    await alice((scope) => sendMessage(scope, { to: 'bob, carol', content: 'both' }))
+    assert.equal((await waiting).message?.content, 'both')
+    await until(() => there.delivered.length > 0)
+    assert.deepEqual(
+      there.delivered.map((wake) => wake.toAgentId),
+      [carol.agentId],
+    )
+    assert.equal(here.delivered.length, 2)
+    await Promise.all(peers.map((each) => each.close()))
+  })
+
+  test('200 sends at once reach the other instance, each once', async () => {
+    const [here, there] = [createInstance(), createInstance()]
+    const options = { target: database.apiTarget, onListening: () => {}, log: LOG }
+    const peers = await Promise.all([here, there].map(({ bus }) => startPeers({ ...options, bus })))
+    const { alice } = await seed(database, 'burst', ['alice', 'bob'], { bus: here.bus, limits: { sendBurst: 1000 } })
+    await Promise.all(
+      Array.from({ length: 200 }, () => alice((scope) => sendMessage(scope, { to: 'bob', content: 'x' }))),
+    )
+    await until(() => there.delivered.length === 200)
+    assert.equal(new Set(there.delivered.map((wake) => wake.id)).size, 200)
+    await Promise.all(peers.map((each) => each.close()))
+  })
+
+  test('a wake whose NOTIFY never came arrives within 3 s, once', async () => {
+    const there = createInstance()
+    const { alice, bob } = await seed(database, 'lost', ['alice', 'bob'])
+    there.listeners.push(bob.agentId)
+    const readBack = startReadBack({ sql: database.api, bus: there.bus, log: LOG })
+    const { message_id } = await alice((scope) => sendMessage(scope, { to: 'bob', content: 'x' }))
+    const startedAt = performance.now()
+    await until(() => there.delivered.length > 0)
+    assert.ok(performance.now() - startedAt < 3_000)
+    readBack.now()
+    await readBack.close()
+    assert.deepEqual(
+      there.delivered.map((wake) => [wake.id, wake.from]),
+      [[message_id, 'alice']],
+    )
+  })
+
+  test('a held wake arrives when it comes due', async () => {
+    const there = createInstance()
+    const limits = { turnsUnattendedMax: 1, turnsWindowSeconds: 3 }
+    const { alice, bob } = await seed(database, 'held', ['alice', 'bob'], { limits })
+    there.listeners.push(bob.agentId, alice.agentId)
+    const readBack = startReadBack({ sql: database.api, bus: there.bus, log: LOG, intervalMs: 100 })
+    const send = (from: typeof alice, to: string) =>
+      from((scope) => sendMessage(scope, { to, content: 'x' })).catch(() =>
+        from((scope) => sendMessage(scope, { to, content: 'x' })),
+      )
+    await send(alice, 'bob')
+    await send(bob, 'alice')
+    const held = await send(alice, 'bob')
+    assert.ok(held.recipients[0]?.held_until)
+    await new Promise((resolve) => setTimeout(resolve, 500))
+    assert.ok(!there.delivered.some((wake) => wake.id === held.message_id))
+    await until(() => there.delivered.some((wake) => wake.id === held.message_id))
+    await readBack.close()
+  })
+
+  test('the sockets of a revoked token are closed within a second', async () => {
+    const { alice, bob } = await seed(database, 'revoke', ['alice', 'bob'])
+    const closed: string[] = []
+    const revocations = startRevocations({
+      sockets: { tokenIds: () => [alice.tokenId, bob.tokenId], closeTokens: (ids) => closed.push(...ids) },
+      listRecent: (seconds) => listRecentRevocations(database.api, seconds),
+      log: LOG,
+    })
+    await revokeToken(database.admin, alice.tokenId)
+    const startedAt = performance.now()
+    await until(() => closed.length > 0)
+    assert.ok(performance.now() - startedAt < 1_000)
+    await revocations.close()
+    assert.equal(new Set(closed).size, 1)
+    assert.equal(closed[0], alice.tokenId)
+  })
+})
