@@ -1,0 +1,75 @@
+import assert from 'node:assert/strict'
+import { describe, test } from 'node:test'
+import { loadConfig } from '../server/config.ts'
+
+const POSTGRES = 'postgres://u:p@db.example:5432/x'
+const JWK = JSON.stringify({ kty: 'EC', crv: 'P-256', kid: 'k1', x: 'x', y: 'y', d: 'd' })
+
+describe('config', () => {
+  test('nothing set means the embedded server on loopback, with the default limits', () => {
+    const config = loadConfig({})
+    assert.deepEqual(
+      [config.host, config.port, config.databaseUrl, config.realtime, config.signing, config.retentionDays],
+      ['127.0.0.1', 8787, null, 'builtin', null, 30],
+    )
+    assert.deepEqual([config.limits.sendBurst, config.limits.sendPerSecond], [30, 0.5])
+    assert.ok(Object.isFrozen(config))
+  })
+
+  test('a limit can be overridden alone', () => {
+    const { limits } = loadConfig({ PATCHCORD_LIMITS: '{"sendBurst": 100}' })
+    assert.deepEqual([limits.sendBurst, limits.turnsMax], [100, 20])
+  })
+
+  const wrong: [string, Record<string, string>][] = [
+    ['PORT', { PORT: '80a' }],
+    ['PORT', { PORT: '65536' }],
+    ['PORT', { PATCHCORD_PORT: '8787' }],
+    ['SUPABASE_SECRET_KEY', { SUPABASE_KEY: 'x' }],
+    ['DATABASE_URL', { DATABASE_URL: 'mysql://x' }],
+    ['DATABASE_URL', { DATABASE_URL: 'postgres://u:p@pooler.example:6543/x' }],
+    ['DATABASE_URL', { SUPABASE_URL: 'https://x.example', SUPABASE_ANON_KEY: 'k' }],
+    ['SUPABASE_PUBLISHABLE_KEY', { SUPABASE_URL: 'https://x.example', DATABASE_URL: POSTGRES }],
+    ['PATCHCORD_PUBLIC_URL', { PATCHCORD_PUBLIC_URL: 'example.com' }],
+    ['PATCHCORD_REALTIME', { PATCHCORD_REALTIME: 'pigeon' }],
+    ['PATCHCORD_REALTIME', { PATCHCORD_REALTIME: 'broadcast' }],
+    ['PATCHCORD_SIGNING_KEY', { PATCHCORD_SIGNING_KEY: '{"kty":"EC"}' }],
+    ['PATCHCORD_SIGNING_KEY', { PATCHCORD_SIGNING_KEY: 'secret' }],
+    ['SUPABASE_JWT_SECRET', { SUPABASE_JWT_SECRET: 'short' }],
+    ['PATCHCORD_LIMITS', { PATCHCORD_LIMITS: '{"sendBurst": "many"}' }],
+    ['PATCHCORD_LIMITS', { PATCHCORD_LIMITS: '{"sendBursts": 1}' }],
+    ['PATCHCORD_LIMITS', { PATCHCORD_LIMITS: '{' }],
+    ['PATCHCORD_RETENTION_DAYS', { PATCHCORD_RETENTION_DAYS: '0' }],
+    ['LOG_LEVEL', { LOG_LEVEL: 'loud' }],
+  ]
+  for (const [variable, env] of wrong) {
+    test(`${JSON.stringify(env)} stops the start with one sentence that names ${variable}`, () => {
+      assert.throws(
+        () => loadConfig(env),
+        (error: Error) => {
+          assert.equal(error.name, 'StartError')
+          assert.match(error.message, new RegExp(`^[^\\n]*${variable}[^\\n]*\\.$`))
+          return true
+        },
+      )
+    })
+  }
+
+  test('an error never repeats a value, which may be a secret', () => {
+    const secret = 'super-secret-value'
+    for (const name of ['DATABASE_URL', 'PATCHCORD_SIGNING_KEY', 'PATCHCORD_LIMITS', 'PATCHCORD_PUBLIC_URL']) {
+      assert.throws(
+        () => loadConfig({ [name]: secret }),
+        (error: Error) => !error.message.includes(secret),
+      )
+    }
+  })
+
+  test('Supabase is read with either name of its key, and signs with either kind of key', () => {
+    const base = { SUPABASE_URL: 'https://x.example', DATABASE_URL: POSTGRES }
+    const one = loadConfig({ ...base, SUPABASE_PUBLISHABLE_KEY: 'k', PATCHCORD_SIGNING_KEY: JWK })
+    assert.deepEqual([one.realtime, one.supabase?.publishableKey, one.signing?.algorithm], ['broadcast', 'k', 'ES256'])
+    const other = loadConfig({ ...base, SUPABASE_ANON_KEY: 'a', SUPABASE_JWT_SECRET: 's'.repeat(32) })
+    assert.deepEqual([other.supabase?.publishableKey, other.signing?.algorithm], ['a', 'HS256'])
+  })
+})
