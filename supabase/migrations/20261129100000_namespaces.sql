@@ -27,13 +27,14 @@ begin
   if not pg_catalog.pg_has_role('patchcord_api', 'patchcord_agent', 'member') then
     grant patchcord_agent to patchcord_api;
   end if;
+  -- A role without INHERIT would not get the grants of `authenticated` that Realtime's tables are reached with; before the
+  -- grant, since Postgres 16 fixes it there.
+  if not (select rolinherit from pg_catalog.pg_roles where rolname = 'patchcord_ticket') then
+    alter role patchcord_ticket inherit;
+  end if;
   if not pg_catalog.pg_has_role('patchcord_ticket', 'authenticated', 'member') then
     -- Realtime sets the role of a ticket; PostgREST, Storage and Functions may not (not granted to `authenticator`).
     grant authenticated to patchcord_ticket;
-  end if;
-  -- A role without INHERIT would not get the grants of `authenticated` that Realtime's tables are reached with.
-  if not (select rolinherit from pg_catalog.pg_roles where rolname = 'patchcord_ticket') then
-    alter role patchcord_ticket inherit;
   end if;
 end
 $$;

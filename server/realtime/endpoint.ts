@@ -1,0 +1,225 @@
+import { type IncomingMessage, type Server, STATUS_CODES } from 'node:http'
+import type { Duplex } from 'node:stream'
+import { type WebSocket, WebSocketServer } from 'ws'
+import { type TicketClaims, TicketError, type TicketSigner } from '../domain/tickets.ts'
+import { Connection, type RealtimeLog, type RealtimeTimes, requireUnrevoked } from './connection.ts'
+import type { Hub } from './hub.ts'
+import { findSerializer, type Serializer } from './phoenix.ts'
+
+export const REALTIME_PATH = '/realtime/v1/websocket'
+
+/** A join with its JWT is under 4 KiB, and nothing longer is of use here. */
+const FRAME_BYTES_MAX = 64 * 1024
+/** How long sockets may take to answer the close frame of a shutdown. */
+const SHUTDOWN_MS = 1000
+
+/** The delays and the idle time are Supabase Realtime's own. */
+const TIMES: RealtimeTimes = {
+  connectErrorDelayMs: 2_000,
+  joinErrorDelayMs: 5_000,
+  idleMs: 60_000,
+  noChannelMs: 600_000,
+  sweepMs: 250,
+  bufferedBytesMax: 256 * 1024,
+}
+
+export interface RealtimeOptions {
+  server: Server
+  hub: Hub
+  verifier: TicketSigner
+  limits: { connectionsPerTokenMax: number }
+  log: RealtimeLog
+  isHostAllowed(host: string): boolean
+  isOriginAllowed(origin: string, host: string): boolean
+  times?: Partial<RealtimeTimes>
+}
+
+/** What a handshake is answered instead of 101. */
+class Refused extends Error {
+  readonly status: number
+  readonly body: string
+  readonly isDelayed: boolean
+
+  constructor(status: number, body: object | string, isDelayed = false) {
+    super(`refused with ${status}`)
+    this.status = status
+    this.body = typeof body === 'string' ? body : JSON.stringify(body)
+    this.isDelayed = isDelayed
+  }
+}
+
+/**
+ * Serves WebSockets at REALTIME_PATH of the server. `close` sends 1012 (service restart) to everybody and resolves when
+ * all sockets are gone, which it sees to.
+ */
+export function attachRealtime(options: RealtimeOptions): { close(): Promise<void> } {
+  const times = { ...TIMES, ...options.times }
+  const context = { ...options, times, ...createDelays() }
+  const wss = new WebSocketServer({
+    noServer: true,
+    clientTracking: false,
+    perMessageDeflate: false,
+    maxPayload: FRAME_BYTES_MAX,
+  })
+  const connections = new Set<Connection>()
+  const handshakes = new Set<Duplex>()
+  let isClosing = false
+
+  const sweep = setInterval(() => {
+    for (const connection of [...connections]) connection.sweep()
+  }, times.sweepMs)
+  sweep.unref()
+
+  function open(socket: WebSocket, serializer: Serializer, claims: TicketClaims): Connection {
+    const connection = new Connection(socket, serializer, claims, context)
+    connections.add(connection)
+    options.hub.addConnection(connection)
+    socket.on('close', () => {
+      connections.delete(connection)
+      connection.dispose()
+    })
+    return connection
+  }
+
+  async function upgrade(request: IncomingMessage, socket: Duplex, head: Buffer): Promise<void> {
+    checkOrigin(request, options)
+    const { serializer, apikey } = readHandshake(request)
+    const claims = await verifyApikey(apikey, options)
+    if (isClosing) throw new Refused(503, { error: 'Realtime is restarting' })
+    if (socket.destroyed) return
+    const tokenId = typeof claims.token === 'string' ? claims.token : null
+    if (tokenId !== null && !options.hub.hasRoom(tokenId, options.limits.connectionsPerTokenMax)) {
+      throw new Refused(429, { error: 'Too many connected users' }, true)
+    }
+    wss.handleUpgrade(request, socket, head, (webSocket) => {
+      const connection = open(webSocket, serializer, claims)
+      if (tokenId !== null) options.hub.tie(connection, tokenId, options.limits.connectionsPerTokenMax)
+    })
+  }
+
+  async function onUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): Promise<void> {
+    if (!isWebSocket(request)) return reinject(options.server, request, socket, head)
+    const onError = () => socket.destroy()
+    socket.on('error', onError)
+    handshakes.add(socket)
+    socket.once('close', () => handshakes.delete(socket))
+    try {
+      await upgrade(request, socket, head)
+      handshakes.delete(socket)
+      socket.off('error', onError)
+    } catch (error) {
+      const refused = error instanceof Refused ? error : new Refused(500, { error: 'Error connecting to Realtime' })
+      if (refused !== error) options.log.error({ err: error }, 'realtime handshake failed')
+      context.later(refused.isDelayed ? times.connectErrorDelayMs : 0, () => refuse(socket, refused))
+    }
+  }
+
+  const listener = (request: IncomingMessage, socket: Duplex, head: Buffer) => void onUpgrade(request, socket, head)
+  options.server.on('upgrade', listener)
+  return {
+    async close() {
+      isClosing = true
+      clearInterval(sweep)
+      context.clear()
+      for (const socket of handshakes) socket.destroy()
+      for (const connection of connections) connection.close(1012)
+      await untilEmpty(connections, SHUTDOWN_MS)
+      for (const connection of [...connections]) connection.terminate()
+      await untilEmpty(connections, SHUTDOWN_MS)
+      options.server.off('upgrade', listener)
+    },
+  }
+}
+
+/** Before anything else: a page of another site, or a name that was made to point here, learns nothing. */
+function checkOrigin({ headers }: IncomingMessage, options: RealtimeOptions): void {
+  const host = headers.host ?? ''
+  if (!options.isHostAllowed(host)) throw new Refused(421, { error: 'Host is not allowed' })
+  const { origin } = headers
+  if (origin !== undefined && !options.isOriginAllowed(origin, host)) {
+    throw new Refused(403, { error: 'Origin is not allowed' })
+  }
+}
+
+function readHandshake(request: IncomingMessage): { serializer: Serializer; apikey: string } {
+  const [path, query] = (request.url ?? '').split('?', 2)
+  if (path !== REALTIME_PATH) throw new Refused(404, 'Not Found')
+  const parameters = new URLSearchParams(query)
+  const serializer = findSerializer(parameters.get('vsn'))
+  if (!serializer) throw new Refused(403, '')
+  const header = request.headers['x-api-key']
+  const apikey = (typeof header === 'string' && header) || parameters.get('apikey')
+  if (!apikey) throw new Refused(401, { error: 'API key is missing' }, true)
+  return { serializer, apikey }
+}
+
+async function verifyApikey(apikey: string, { verifier, hub }: RealtimeOptions): Promise<TicketClaims> {
+  try {
+    const claims = await verifier.verify(apikey)
+    requireUnrevoked(claims, hub)
+    return claims
+  } catch (error) {
+    if (!(error instanceof TicketError)) throw error
+    throw new Refused(401, { error: error.fault === 'expired' ? 'Token has expired' : error.message }, true)
+  }
+}
+
+function refuse(socket: Duplex, { status, body }: Refused): void {
+  const isJson = body.startsWith('{')
+  const lines = [
+    `HTTP/1.1 ${status} ${STATUS_CODES[status]}`,
+    'cache-control: max-age=0, private, must-revalidate',
+    'connection: close',
+    `content-length: ${Buffer.byteLength(body)}`,
+    ...(body === '' ? [] : [`content-type: ${isJson ? 'application/json' : 'text/html'}; charset=utf-8`]),
+    `date: ${new Date().toUTCString()}`,
+    ...(status === 429 || status === 503 ? ['retry-after: 5'] : []),
+  ]
+  socket.once('finish', () => socket.destroy())
+  socket.end(`${lines.join('\r\n')}\r\n\r\n${body}`)
+}
+
+function isWebSocket({ headers }: IncomingMessage): boolean {
+  return headers.upgrade?.toLowerCase() === 'websocket'
+}
+
+/**
+ * A server that listens for upgrades gets every request with an Upgrade header here, also the plain ones of clients that
+ * offer h2c with each (Java's). RFC 9110, 7.8: the header may be ignored. So the request goes back to the server without it.
+ */
+function reinject(server: Server, request: IncomingMessage, socket: Duplex, head: Buffer): void {
+  const hop = new Set(['upgrade', 'http2-settings', 'connection'])
+  const lines = [`${request.method} ${request.url} HTTP/${request.httpVersion}`]
+  for (let index = 0; index < request.rawHeaders.length; index += 2) {
+    const name = request.rawHeaders[index] ?? ''
+    if (!hop.has(name.toLowerCase())) lines.push(`${name}: ${request.rawHeaders[index + 1]}`)
+  }
+  socket.unshift(Buffer.concat([Buffer.from(`${lines.join('\r\n')}\r\n\r\n`, 'latin1'), head]))
+  server.emit('connection', socket)
+}
+
+function createDelays() {
+  const timers = new Set<NodeJS.Timeout>()
+  return {
+    later(delayMs: number, work: () => void): void {
+      if (delayMs <= 0) {
+        work()
+        return
+      }
+      const timer = setTimeout(() => {
+        timers.delete(timer)
+        work()
+      }, delayMs).unref()
+      timers.add(timer)
+    },
+    clear(): void {
+      for (const timer of timers) clearTimeout(timer)
+      timers.clear()
+    },
+  }
+}
+
+async function untilEmpty(set: Set<unknown>, timeoutMs: number): Promise<void> {
+  const deadline = performance.now() + timeoutMs
+  while (set.size > 0 && performance.now() < deadline) await new Promise((resolve) => setTimeout(resolve, 10))
+}
