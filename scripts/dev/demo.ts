@@ -110,7 +110,7 @@ async function converse(alice: Actor, bob: Actor): Promise<void> {
   const wakeMs = (await bobWoken) - asked.at
   say(`(bob was woken ${formatWake(wakeMs)})`)
   const inbox = await callTool(bob, 'inbox', {})
-  const [message] = inbox.data.new as { message_id: string }[]
+  const [message] = inbox.data.messages as { message_id: string }[]
   const aliceWoken = nextLine(alice.listener)
   const reply = await callTool(bob, 'reply', { message_id: message?.message_id, content: '8787, see PORT.' })
   say(`(alice was woken ${formatWake((await aliceWoken) - reply.at)})`)

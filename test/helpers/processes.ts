@@ -1,6 +1,6 @@
 import { type ChildProcess, execFile, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdtemp, rm } from 'node:fs/promises'
+import { chmod, mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
@@ -182,5 +182,7 @@ export async function connectMcp(url: string, token: string): Promise<McpAgent> 
 /** A temporary folder; call `remove` at the end. */
 export async function createTemporaryFolder(): Promise<{ path: string; remove(): Promise<void> }> {
   const path = await mkdtemp(join(tmpdir(), 'patchcord-'))
+  // Others may pass through to what they own inside: as root, Postgres runs as another user.
+  await chmod(path, 0o711)
   return { path, remove: () => rm(path, { recursive: true, force: true, maxRetries: 3 }) }
 }

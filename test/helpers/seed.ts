@@ -10,7 +10,6 @@ import { createWaiters } from '../../server/wakes/waiters.ts'
 
 /** An agent of a test: its token, and `run`, which works in its scope. */
 export interface SeededAgent {
-  (work: (scope: Scope) => Promise<unknown>): Promise<unknown>
   <T>(work: (scope: Scope) => Promise<T>): Promise<T>
   agent: string
   namespace: string
