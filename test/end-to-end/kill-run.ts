@@ -2,14 +2,16 @@ import assert from 'node:assert/strict'
 import { mkdir } from 'node:fs/promises'
 import { createServer } from 'node:net'
 import { join } from 'node:path'
+import { connect } from '../../server/db/connect.ts'
+import { findEmbedded } from '../../server/db/embedded/index.ts'
 import {
   createTemporaryFolder,
   type RunningListener,
   type RunningServer,
-  runAdmin,
   startListener,
   startServer,
 } from '../helpers/processes.ts'
+import { seed } from '../helpers/seed.ts'
 
 const AGENTS = 10
 const SETTLE_TIMEOUT_MS = 90_000
@@ -47,11 +49,14 @@ export async function runKill(sends: number): Promise<KillReport> {
     const place = { dataDir: join(folder.path, 'data'), port: await findFreePort(), env: { PATCHCORD_LIMITS: LIMITS } }
     let server = await startServer(place)
     cleanup.push(() => server.stop())
-    await runAdmin(place.dataDir, 'create-namespace', 'kill')
-    const senders = await createAgents(place.dataDir, 'sender')
-    const receivers = await startReceivers(place.dataDir, server.url, folder.path, cleanup)
-    const run = createSendRun(server.url, receivers, sends)
-    const sending = Promise.all(senders.map(({ token }, index) => run.sendShare(token, index)))
+    const agents = await createAgents(place.dataDir)
+    const { url } = server
+    const receivers = await Promise.all(
+      agents.receivers.map(([name, token]) => startReceiver(url, folder.path, name, token)),
+    )
+    for (const { listener } of receivers) cleanup.push(() => listener.stop())
+    const run = createSendRun(url, receivers, sends)
+    const sending = Promise.all(agents.senders.map((token, index) => run.sendShare(token, index)))
     await run.half
     await server.stop('SIGKILL')
     server = await startServer(place)
@@ -63,32 +68,24 @@ export async function runKill(sends: number): Promise<KillReport> {
   }
 }
 
-async function createAgents(dataDir: string, prefix: string): Promise<{ name: string; token: string }[]> {
-  const agents: { name: string; token: string }[] = []
-  for (let index = 0; index < AGENTS; index++) {
-    const name = `${prefix}${index}`
-    await runAdmin(dataDir, 'create-agent', `${name}@kill`)
-    const { token } = await runAdmin(dataDir, 'issue-token', `${name}@kill`)
-    agents.push({ name, token: String(token) })
+/** Agents of the run with their tokens, through the operator's connection of the running server. */
+async function createAgents(dataDir: string): Promise<{ senders: string[]; receivers: [string, string][] }> {
+  const embedded = await findEmbedded(dataDir)
+  assert.ok(embedded, 'the server runs')
+  const admin = connect(embedded.admin, { max: 1, applicationName: 'kill-run' })
+  const names = Array.from({ length: AGENTS }, (_, index) => [`sender${index}`, `receiver${index}`]).flat()
+  const agents = Object.values(await seed({ admin, api: admin }, 'kill', names))
+  await admin.end()
+  return {
+    senders: agents.filter(({ agent }) => agent.startsWith('sender')).map(({ token }) => token),
+    receivers: agents.filter(({ agent }) => agent.startsWith('receiver')).map(({ agent, token }) => [agent, token]),
   }
-  return agents
 }
 
-async function startReceivers(
-  dataDir: string,
-  url: string,
-  home: string,
-  cleanup: (() => Promise<unknown>)[],
-): Promise<Receiver[]> {
-  const receivers: Receiver[] = []
-  for (const { name, token } of await createAgents(dataDir, 'receiver')) {
-    const own = join(home, name)
-    await mkdir(own, { mode: 0o700 })
-    const listener = await startListener({ url, token, home: own })
-    cleanup.push(() => listener.stop())
-    receivers.push({ name, token, listener })
-  }
-  return receivers
+async function startReceiver(url: string, folder: string, name: string, token: string): Promise<Receiver> {
+  const home = join(folder, name)
+  await mkdir(home, { mode: 0o700 })
+  return { name, token, listener: await startListener({ url, token, home }) }
 }
 
 function createSendRun(url: string, receivers: Receiver[], sends: number) {

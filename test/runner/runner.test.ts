@@ -1,0 +1,104 @@
+import assert from 'node:assert/strict'
+import { execFile } from 'node:child_process'
+import { describe, test } from 'node:test'
+import { fileURLToPath } from 'node:url'
+import { parseArguments, selectFiles } from './select.ts'
+import { createTally, maySkip, summarize } from './tally.ts'
+
+const ROOT = fileURLToPath(new URL('../..', import.meta.url))
+const REPORTER = new URL('reporter.ts', import.meta.url).href
+const RUN_MS_MAX = 60_000
+
+interface Outcome {
+  code: number
+  output: string
+}
+
+/** Runs fixtures as test/run.ts runs test files. */
+function runFixtures(...filesAndOptions: string[]): Promise<Outcome> {
+  const args = ['--import', 'tsx', `--test-reporter=${REPORTER}`, '--test-reporter-destination=stdout']
+  args.push(`${ROOT}test/runner/run-files.ts`, ...filesAndOptions)
+  return new Promise((resolve) => {
+    const child = execFile(process.execPath, args, { cwd: ROOT, timeout: RUN_MS_MAX }, (_error, stdout, stderr) =>
+      resolve({ code: child.exitCode ?? -1, output: stdout + stderr }),
+    )
+  })
+}
+
+describe('a run of test files', () => {
+  test('passes, counts tests only, and gives each file hooks of its own', async () => {
+    const { code, output } = await runFixtures('test/fixtures/runner/passes.ts', 'test/fixtures/runner/passes-too.ts')
+    assert.equal(code, 0, output)
+    assert.match(output, /^# tests 3\n# pass 3\n# fail 0\n# skipped 0\n3 passed, 0 failed$/m)
+    assert.match(output, /^starts 1, resets 2$/m)
+  })
+
+  test('fails with a failed test, and names it last with its file', async () => {
+    const { code, output } = await runFixtures('test/fixtures/runner/passes-too.ts', 'test/fixtures/runner/fails.ts')
+    assert.equal(code, 1)
+    assert.match(output, /Error: planted\n/)
+    assert.match(output, /✖ \S*fails\.ts › a group › goes wrong\n# tests 2\n# pass 1\n# fail 1\n/)
+  })
+
+  test('fails with a file that throws at import, and runs the others', async () => {
+    const { code, output } = await runFixtures('test/fixtures/runner/throws.ts', 'test/fixtures/runner/passes-too.ts')
+    assert.equal(code, 1)
+    assert.match(output, /planted at import/)
+    assert.match(output, /✔ has no hooks/)
+  })
+
+  test('fails when no test ran', async () => {
+    const { code, output } = await runFixtures('test/fixtures/runner/empty.ts')
+    assert.equal(code, 1)
+    assert.match(output, /✖ no test ran\n# tests 0\n# pass 0\n# fail 0$/m)
+  })
+
+  test('names a skipped test, and fails with it where nothing may be skipped', async () => {
+    const { code, output } = await runFixtures('test/fixtures/runner/skips.ts')
+    assert.equal(code, maySkip() ? 0 : 1)
+    assert.match(output, /skipped: \S*skips\.ts › finds no tool\n# tests 2\n# pass 1\n/)
+    const tally = { ...createTally(), passed: 1, skipped: ['a'] }
+    assert.equal(summarize(tally, true).isGood, true)
+    assert.equal(summarize(tally, false).isGood, false)
+  })
+
+  test('fails with work that outlives its test', async () => {
+    const { code, output } = await runFixtures('test/fixtures/runner/strays.ts')
+    assert.equal(code, 1)
+    assert.match(output, /planted late/)
+  })
+
+  test('fails with a handle that is left open, names it, and ends', async () => {
+    const { code, output } = await runFixtures('--grace-ms=300', 'test/fixtures/runner/leaves-open.ts')
+    assert.equal(code, 1)
+    assert.match(output, /still open 0\.3 s after the last test: .*TCPServerWrap.*Server .*127\.0\.0\.1/)
+    assert.match(output, /^1 passed, 1 failed$/m)
+  })
+
+  test('fails when a test hangs, names it, and ends', async () => {
+    const { code, output } = await runFixtures('--silence-ms=3000', 'test/fixtures/runner/hangs.ts')
+    assert.equal(code, 1)
+    assert.match(output, /nothing ended for 3 s; still running: .*waits for ever/)
+  })
+})
+
+describe('a selection of test files', () => {
+  const files = ['test/tidy.test.ts', 'test/db/b.test.ts', 'test/db/a.kill.ts', 'test/db/a.test.ts', 'test/db/seed.ts']
+  const select = (...args: string[]) => selectFiles(files, parseArguments(args))
+
+  test('is every test file, in order', () => {
+    assert.deepEqual(select(), ['test/db/a.test.ts', 'test/db/b.test.ts', 'test/tidy.test.ts'])
+  })
+  test('is narrowed by parts of the path', () => {
+    assert.deepEqual(select('db/b', 'tidy'), ['test/db/b.test.ts', 'test/tidy.test.ts'])
+  })
+  test('is the long kill run alone with --kill', () => {
+    assert.deepEqual(select('--kill'), ['test/db/a.kill.ts'])
+  })
+  test('leaves out what needs no database with --postgres15', () => {
+    assert.deepEqual(select('--postgres15'), ['test/db/a.test.ts', 'test/db/b.test.ts'])
+  })
+  test('refuses an unknown option', () => {
+    assert.throws(() => select('--postgres16'), /--postgres16/)
+  })
+})
