@@ -3,7 +3,7 @@ import { callEntry, type Scope } from '../db/scope.ts'
 import type { WaitEnd, Waiters } from '../wakes/waiters.ts'
 import { Agent, toAgent } from './agents.ts'
 import { MessageIds, SettledMessage } from './delivery.ts'
-import { unknownAgents } from './names.ts'
+import { AgentName, unknownAgents } from './names.ts'
 import { ThreadSlug } from './threads.ts'
 import { resolveToken } from './tokens.ts'
 
@@ -91,7 +91,7 @@ export type InboxPeek = z.output<typeof InboxPeek>
 
 export const WaitForMessage = z.strictObject({
   timeout_seconds: z.int().min(1).max(WAIT_SECONDS_MAX).default(WAIT_SECONDS_DEFAULT),
-  from: z.string().max(90).optional().meta({ description: 'Only from this agent' }),
+  from: AgentName.optional().meta({ description: 'Only from this agent' }),
   thread: ThreadSlug.optional(),
 })
 export const WaitedMessage = z.object({

@@ -5,17 +5,19 @@ import { PatchcordError } from '../errors.ts'
 import { attentionLimits, checkAttention } from './attention.ts'
 import { MessageId, MessageState, messageNotFound } from './delivery.ts'
 import { toInboxMessage } from './inbox.ts'
-import { parseAddresses } from './names.ts'
+import { AgentName, parseAddresses } from './names.ts'
 import { ThreadSlug } from './threads.ts'
 
 const SHOWN_CHARACTERS = 8_000
 const RECALL_MAX = 50
 const RECALL_CHARACTERS = 30_000
+const OFFSET_MAX = 1_000_000
 
 export const MessageKind = z.enum(['message', 'question', 'report', 'heads-up', 'request'])
 export const Urgency = z.enum(['fyi', 'normal', 'urgent'])
 const Content = z.string().min(1)
-const IdempotencyKey = z.string().min(1).max(200)
+// biome-ignore lint/suspicious/noControlCharactersInRegex: Postgres cannot store NUL, and nobody needs the others
+const IdempotencyKey = z.string().regex(/^[^\x00-\x1f\x7f]{1,200}$/, '1 to 200 characters without control characters')
 
 export const SendMessage = z.strictObject({
   to: z
@@ -56,8 +58,13 @@ export type Reply = z.output<typeof Reply>
 
 export const RecallMessages = z.strictObject({
   message_id: MessageId.optional(),
-  offset: z.int().min(0).optional().meta({ description: 'Characters (with message_id) or messages to skip' }),
-  from: z.string().max(90).optional(),
+  offset: z
+    .int()
+    .min(0)
+    .max(OFFSET_MAX)
+    .optional()
+    .meta({ description: 'Characters (with message_id) or messages to skip' }),
+  from: AgentName.optional(),
   thread: ThreadSlug.optional(),
   limit: z.int().min(1).max(RECALL_MAX).optional(),
 })

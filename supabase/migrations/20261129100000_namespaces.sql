@@ -44,9 +44,11 @@ comment on schema patchcord is
   'Messages between coding agents. Not exposed by PostgREST; patchcord_api executes entry functions, RLS decides the rest.';
 grant usage on schema patchcord to patchcord_api, patchcord_agent, patchcord_ticket;
 
+-- Every definer below sets `search_path = pg_catalog, pg_temp`: with an empty one, or without pg_temp named last, Postgres looks
+-- for types in pg_temp first, and whoever may make temporary objects could have code of theirs run as the owner.
 create function patchcord.uuid_v7() returns uuid
 language plpgsql volatile parallel safe
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
 begin
   -- RFC 9562, section 5.7: 48 bits of Unix milliseconds, version 7, 74 random bits. Built in only from Postgres 18 on.
@@ -98,13 +100,25 @@ as $$
   select p_name ~ '^[a-z0-9](?:[a-z0-9._-]{0,38}[a-z0-9])?$'
 $$;
 
+create function patchcord.schema_version() returns text
+language plpgsql stable security definer
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+  return (select max(m.version) from supabase_migrations.schema_migrations m);
+end
+$$;
+comment on function patchcord.schema_version() is
+  'Entry: the newest migration of this database, so that a server can refuse one that is behind or ahead of it.';
+
 revoke execute on function
-  patchcord.uuid_v7(), patchcord.claim(text), patchcord.claim_agent(), patchcord.claim_namespace(),
-  patchcord.claim_is_live(), patchcord.is_name(text)
+  patchcord.schema_version(), patchcord.uuid_v7(), patchcord.claim(text), patchcord.claim_agent(),
+  patchcord.claim_namespace(), patchcord.claim_is_live(), patchcord.is_name(text)
 from public;
 grant execute on function patchcord.claim(text), patchcord.claim_agent(), patchcord.claim_namespace()
   to patchcord_agent, patchcord_ticket;
 grant execute on function patchcord.uuid_v7(), patchcord.is_name(text) to patchcord_agent;
+grant execute on function patchcord.schema_version() to patchcord_api;
 grant execute on function patchcord.claim_is_live() to patchcord_ticket;
 
 create table patchcord.namespaces (

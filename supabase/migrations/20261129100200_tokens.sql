@@ -36,7 +36,7 @@ create type patchcord.entrance as (
 create function patchcord.enter(p_hash text, p_cost float8, p_burst float8, p_per_second float8)
 returns patchcord.entrance
 language plpgsql security definer
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
 declare
   v record;
@@ -50,7 +50,8 @@ begin
       refusals = case
         when patchcord.refill(t.bucket, t.bucket_at, p_burst, p_per_second) >= p_cost then 0 else t.refusals + 1 end,
       bucket_at = greatest(t.bucket_at, clock_timestamp()),
-      last_used_at = clock_timestamp()
+      last_used_at = case when t.revoked_at is null and coalesce(t.expires_at > clock_timestamp(), true)
+        then clock_timestamp() else t.last_used_at end
     from patchcord.agents a join patchcord.namespaces n on n.id = a.namespace_uuid
     where t.hash = decode(p_hash, 'hex') and a.id = t.agent_uuid
     returning t.id, t.agent_uuid, t.namespace_uuid, t.label, t.expires_at, t.revoked_at, t.bucket, t.refusals,
@@ -64,7 +65,8 @@ begin
       join patchcord.namespaces n on n.id = a.namespace_uuid
     where t.hash = decode(p_hash, 'hex')
     into v;
-    if v.id is not null and coalesce(v.last_used_at < clock_timestamp() - interval '20 s', true) then
+    if v.id is not null and v.revoked_at is null and coalesce(v.expires_at > clock_timestamp(), true)
+      and coalesce(v.last_used_at < clock_timestamp() - interval '20 s', true) then
       -- Presence needs no better than this, and readers must not wait for each other on the token's row.
       update patchcord.tokens t set last_used_at = clock_timestamp()
       where t.id = (select s.id from patchcord.tokens s where s.id = v.id for update skip locked);
@@ -133,7 +135,7 @@ comment on function patchcord.resolve_token(text) is 'Entry: who a token is, wit
 
 create function patchcord.recent_revocations(p_seconds float8) returns setof uuid
 language plpgsql security definer
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
 begin
   return query

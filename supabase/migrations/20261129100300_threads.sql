@@ -16,12 +16,16 @@ alter table patchcord.threads enable row level security;
 alter table patchcord.threads force row level security;
 create policy owner_all on patchcord.threads to current_user using (true) with check (true);
 create policy agent_reads_own on patchcord.threads for select to patchcord_agent
-  using ((select patchcord.claim_agent()) = any (participants));
+  using (
+    namespace_uuid = (select patchcord.claim_namespace())
+    and (select patchcord.claim_agent()) = any (participants)
+  );
 create policy agent_starts on patchcord.threads for insert to patchcord_agent
   with check (
     namespace_uuid = (select patchcord.claim_namespace())
     and (select patchcord.claim_agent()) = any (participants)
     and resolved_at is null
+    and participants_key = md5(array_to_string(participants, ','))
   );
 create policy agent_resolves_own on patchcord.threads for update to patchcord_agent
   using ((select patchcord.claim_agent()) = any (participants))

@@ -68,6 +68,9 @@ create policy agent_sends on patchcord.agent_messages for insert to patchcord_ag
     from_agent_uuid = (select patchcord.claim_agent())
     and from_namespace_uuid = (select patchcord.claim_namespace())
     and to_namespace_uuid = (select patchcord.claim_namespace())
+    and namespace_id = (select n.name from patchcord.namespaces n where n.id = (select patchcord.claim_namespace()))
+    and from_agent = (select a.name from patchcord.agents a where a.id = (select patchcord.claim_agent()))
+    and to_agent = (select a.name from patchcord.agents a where a.id = agent_messages.to_agent_uuid)
   );
 create policy ticket_reads_own on patchcord.agent_messages for select to patchcord_ticket
   using (to_agent_uuid = (select patchcord.claim_agent()) and (select patchcord.claim_is_live()));
@@ -76,7 +79,8 @@ create policy agent_reads_own on patchcord.message_bodies for select to patchcor
     from_agent_uuid = (select patchcord.claim_agent())
     or exists (
       select from patchcord.agent_messages m
-      where m.id = message_bodies.id and m.to_agent_uuid = (select patchcord.claim_agent())
+      where m.id = message_bodies.id and m.from_agent_uuid = message_bodies.from_agent_uuid
+        and m.to_agent_uuid = (select patchcord.claim_agent())
     )
   );
 create policy agent_sends on patchcord.message_bodies for insert to patchcord_agent
@@ -341,6 +345,11 @@ begin
   perform patchcord.move_deliveries(array[p_id],
     case p_state when 'resolved' then array['new', 'open', 'deferred', 'answered', 'done']
       else array['new', 'open', 'deferred'] end, p_state);
+  if exists (
+    select from patchcord.deliveries d where d.message_id = p_id and d.to_agent_uuid = v_me and d.state = 'unsent'
+  ) then
+    return jsonb_build_object('outcome', 'not_found');
+  end if;
   update patchcord.threads set
     resolved_at = case when p_state = 'resolved' then clock_timestamp() end,
     resolved_by_uuid = case when p_state = 'resolved' then v_me end

@@ -38,7 +38,7 @@ create policy recipient_moves on patchcord.deliveries for update to patchcord_ag
   with check (to_agent_uuid = (select patchcord.claim_agent()) and state <> 'unsent');
 create policy sender_unsends on patchcord.deliveries for update to patchcord_agent
   using (from_agent_uuid = (select patchcord.claim_agent()) and state = 'new')
-  with check (from_agent_uuid = (select patchcord.claim_agent()) and state = 'unsent');
+  with check (from_agent_uuid = (select patchcord.claim_agent()) and state = 'unsent' and fetched_at is null);
 grant select, insert, update (state, notified_at, fetched_at, settled_at) on patchcord.deliveries to patchcord_agent;
 
 create function patchcord.move_deliveries(p_ids uuid[], p_from text[], p_state text) returns uuid[]

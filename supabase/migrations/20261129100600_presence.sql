@@ -56,7 +56,7 @@ returns table (
   lease_renewed_at timestamptz, last_seen_at timestamptz
 )
 language plpgsql stable security definer
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
 begin
   -- Definer, because an agent may not read the tokens whose last use shows that another was here.
@@ -101,13 +101,20 @@ begin
   values (w.agent_id, p_session, w.namespace_id, p_client, p_machine, clock_timestamp() + make_interval(secs => p_seconds))
   on conflict (agent_uuid, session) do update set
     renewed_at = clock_timestamp(), expires_at = excluded.expires_at, client = excluded.client, machine = excluded.machine;
+  -- A token that invents sessions fills nothing: the latest stay.
+  delete from patchcord.leases l
+  where l.agent_uuid = w.agent_id and l.session in (
+    select x.session from patchcord.leases x
+    where x.agent_uuid = w.agent_id order by x.expires_at desc, x.session offset 20
+  );
   if cardinality(p_announced) > 0 then
     with picked as (
       select d.message_id from patchcord.deliveries d
       where d.to_agent_uuid = w.agent_id and d.message_id = any (p_announced) and d.notified_at is null
         and d.state <> 'unsent'
       order by d.message_id
-      for update
+      -- A fetch holds its rows while it takes older ones: waiting for it here could deadlock. What it has fetched was heard.
+      for update skip locked
     )
     update patchcord.deliveries d set notified_at = clock_timestamp()
     from picked

@@ -16,19 +16,22 @@ create policy owner_all on patchcord.pairs to current_user using (true) with che
 
 create function patchcord.lock_pairs(p_others uuid[]) returns void
 language plpgsql security definer
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
 declare
   v_me uuid := patchcord.claim_agent();
 begin
+  -- Only agents of the caller's namespace have a pair with it, so that an id of another one tells nothing.
   -- In key order, whoever asks: two lists that cross wait for each other and do not deadlock.
   insert into patchcord.pairs (low_uuid, high_uuid)
-  select least(v_me, o.id), greatest(v_me, o.id) from unnest(p_others) as o (id) where o.id <> v_me
+  select least(v_me, o.id), greatest(v_me, o.id) from patchcord.agents o
+  where o.id = any (p_others) and o.namespace_uuid = patchcord.claim_namespace() and o.id <> v_me
   order by 1, 2
   on conflict do nothing;
   perform from patchcord.pairs p
   where (p.low_uuid, p.high_uuid) in (
-    select least(v_me, o.id), greatest(v_me, o.id) from unnest(p_others) as o (id) where o.id <> v_me
+    select least(v_me, o.id), greatest(v_me, o.id) from patchcord.agents o
+    where o.id = any (p_others) and o.namespace_uuid = patchcord.claim_namespace() and o.id <> v_me
   )
   order by p.low_uuid, p.high_uuid
   for update;
@@ -40,7 +43,7 @@ comment on function patchcord.lock_pairs(uuid[]) is
 create function patchcord.count_turns(p_others uuid[], p_limits jsonb)
 returns table (agent_uuid uuid, held_until timestamptz)
 language plpgsql security definer
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
 declare
   v_me uuid := patchcord.claim_agent();
@@ -72,7 +75,7 @@ comment on function patchcord.count_turns(uuid[], jsonb) is
 
 create function patchcord.is_pair_fresh(p_pair patchcord.pairs, p_window interval) returns boolean
 language plpgsql volatile
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
 begin
   return p_pair.window_started_at + p_window <= clock_timestamp()
@@ -87,7 +90,7 @@ comment on function patchcord.is_pair_fresh(patchcord.pairs, interval) is
 
 create function patchcord.full_inboxes(p_agents uuid[], p_max integer) returns text[]
 language plpgsql stable security definer
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
 begin
   return array(

@@ -224,7 +224,8 @@ begin
         join patchcord.agent_messages m on m.id = d.message_id and m.to_agent_uuid = d.to_agent_uuid
         join patchcord.agents a on a.id = d.from_agent_uuid
         left join patchcord.message_bodies b on b.id = d.message_id and p_state <> 'new'
-      where d.to_agent_uuid = w.agent_id and d.state = p_state and (p_state <> 'new' or d.wake_at <= clock_timestamp())
+      where d.to_agent_uuid = w.agent_id and d.state = p_state and d.state in ('new', 'open', 'deferred')
+        and (p_state <> 'new' or d.wake_at <= clock_timestamp())
     )
     select jsonb_build_object(
       'pending_count', (select count(*) from pending),

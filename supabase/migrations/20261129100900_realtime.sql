@@ -11,7 +11,7 @@ create policy owner_all on patchcord.settings to current_user using (true) with 
 
 create function patchcord.broadcast_wake(m patchcord.agent_messages) returns void
 language plpgsql security definer
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
 begin
   -- realtime.send() swallows its errors, and its insert passes RLS only for its owner's rights: hence a definer.
@@ -27,7 +27,7 @@ comment on function patchcord.broadcast_wake(patchcord.agent_messages) is
 
 create function patchcord.on_message() returns trigger
 language plpgsql security definer
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
 begin
   if new.wake_at <= clock_timestamp() and (select s.sends_broadcast from patchcord.settings s) then
@@ -43,6 +43,7 @@ create trigger on_message after insert on patchcord.agent_messages
 create policy patchcord_ticket_reads_own_topic on realtime.messages for select to patchcord_ticket
   using (
     extension = 'broadcast'
+    and topic = realtime.topic()
     and realtime.topic() = 'agent:' || (auth.jwt() ->> 'ns') || ':' || (auth.jwt() ->> 'agent')
     and (auth.jwt() ->> 'exp')::float8 > extract(epoch from now())
   );

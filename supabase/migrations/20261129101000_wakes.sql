@@ -1,6 +1,6 @@
 create function patchcord.read_back(p_agents uuid[], p_seconds float8) returns jsonb
 language plpgsql security definer
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
 begin
   -- The loop budget's wakes come due: whoever of the instances comes first takes each one to Supabase Realtime.
@@ -26,7 +26,7 @@ comment on function patchcord.read_back(uuid[], float8) is
 
 create function patchcord.release_held() returns void
 language plpgsql security definer
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
 declare
   m patchcord.agent_messages;

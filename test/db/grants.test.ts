@@ -1,0 +1,216 @@
+import assert from 'node:assert/strict'
+import { after, before, describe, test } from 'node:test'
+import { createTestDatabase, type TestDatabase } from '../helpers/database.ts'
+
+const ROLES = ['patchcord_api', 'patchcord_agent', 'patchcord_ticket']
+const OUTSIDERS = ['public', 'anon', 'authenticated', 'service_role']
+
+/** Every function of the schema, by the roles that may execute it; a new one must be put where it belongs. */
+const FUNCTIONS: Record<string, string[]> = {
+  'patchcord_agent patchcord_ticket': ['claim(text)', 'claim_agent()', 'claim_namespace()'],
+  patchcord_ticket: ['claim_is_live()'],
+  patchcord_api: [
+    'assume(patchcord.entrance)',
+    'end_lease(text,text)',
+    'enter(text,double precision,double precision,double precision)',
+    'enter_agent(text)',
+    'fetch_inbox(text,uuid[])',
+    'fetch_next(text,text,text)',
+    'peek_inbox(text,text,integer)',
+    'read_back(uuid[],double precision)',
+    'recent_revocations(double precision)',
+    'renew_lease(text,text,text,text,double precision,uuid[])',
+    'reply_message(text,uuid,text,text,text,text,jsonb)',
+    'report_presence(text,text,text,text,text,boolean)',
+    'resolve_token(text)',
+    'schema_version()',
+    'send_message(text,text[],text[],text,text,text,text,text,text,jsonb)',
+    'settle_messages(text,uuid[],text)',
+    'unsend_message(text,uuid)',
+  ],
+  patchcord_agent: [
+    'count_inbox()',
+    'count_turns(uuid[],jsonb)',
+    'find_recipients(text[],text[])',
+    'full_inboxes(uuid[],integer)',
+    'is_name(text)',
+    'lock_pairs(uuid[])',
+    'move_deliveries(uuid[],text[],text)',
+    'open_thread(text,uuid[])',
+    'reach_of(uuid[])',
+    'remember(text,jsonb)',
+    'replay(text,text)',
+    'reply_as_me(uuid,text,text,jsonb)',
+    'roster()',
+    'send_as_me(text[],text[],text,text,text,text,jsonb)',
+    'settle(uuid[],text)',
+    'shown(patchcord.agent_messages,text,text,timestamp with time zone)',
+    'store_message(uuid[],text,uuid,text,text,text,uuid,jsonb,boolean)',
+    'take_new(uuid[],text,boolean,integer,integer)',
+    'take_notices()',
+    'unsettled_lines(text,timestamp with time zone,uuid[])',
+    'uuid_v7()',
+  ],
+  '': [
+    'broadcast_wake(patchcord.agent_messages)',
+    'is_pair_fresh(patchcord.pairs,interval)',
+    'on_message()',
+    'refill(double precision,timestamp with time zone,double precision,double precision)',
+    'release_held()',
+  ],
+}
+
+/** What runs with its owner's rights. */
+const DEFINERS = [
+  'broadcast_wake',
+  'count_turns',
+  'enter',
+  'full_inboxes',
+  'lock_pairs',
+  'on_message',
+  'reach_of',
+  'read_back',
+  'recent_revocations',
+  'release_held',
+  'schema_version',
+]
+
+/** Table, or table and column, then the role, then what it may do. */
+const TABLE_GRANTS = [
+  'agent_messages patchcord_agent INSERT SELECT',
+  'agent_messages patchcord_ticket SELECT',
+  'agents patchcord_agent SELECT',
+  'deliveries patchcord_agent INSERT SELECT',
+  'deliveries.fetched_at patchcord_agent UPDATE',
+  'deliveries.notified_at patchcord_agent UPDATE',
+  'deliveries.settled_at patchcord_agent UPDATE',
+  'deliveries.state patchcord_agent UPDATE',
+  'idempotency_keys patchcord_agent DELETE INSERT SELECT UPDATE',
+  'leases patchcord_agent DELETE INSERT SELECT UPDATE',
+  'message_bodies patchcord_agent INSERT SELECT',
+  'namespaces patchcord_agent SELECT',
+  'presence patchcord_agent INSERT SELECT UPDATE',
+  'threads patchcord_agent INSERT SELECT',
+  'threads.resolved_at patchcord_agent UPDATE',
+  'threads.resolved_by_uuid patchcord_agent UPDATE',
+]
+
+describe('grants', () => {
+  let database: TestDatabase
+  before(async () => {
+    database = await createTestDatabase()
+  })
+  after(() => database.drop())
+
+  test('each function of the schema is executable by exactly the roles that it is listed under', async () => {
+    const rows = await database.admin`
+      select p.oid::regprocedure::text as name,
+        array(
+          select role from unnest(${[...OUTSIDERS, ...ROLES]}::text[]) role
+          where has_function_privilege(role, p.oid, 'execute') order by role
+        ) as roles
+      from pg_catalog.pg_proc p where p.pronamespace = 'patchcord'::regnamespace`
+    const listed = Object.entries(FUNCTIONS).flatMap(([roles, names]) => names.map((name) => `${name}: ${roles}`))
+    const found = rows.map(({ name, roles }) => `${name.replace(/^patchcord\./, '')}: ${sortRoles(roles)}`)
+    assert.deepEqual(found.sort(), listed.sort())
+  })
+
+  test('every definer is listed, is owned by postgres, and looks for types in pg_catalog before pg_temp', async () => {
+    const rows = await database.admin`
+      select p.proname as name, p.proconfig as settings, p.proowner::regrole::text as owner, p.prosecdef as definer
+      from pg_catalog.pg_proc p where p.pronamespace = 'patchcord'::regnamespace order by p.proname`
+    const definers = rows.filter((row) => row.definer)
+    assert.deepEqual(
+      definers.map((row) => row.name),
+      DEFINERS,
+    )
+    // An empty path is not enough: types are then looked for in pg_temp first, where the caller can put its own "uuid".
+    const loose = rows.filter(({ settings, definer }) =>
+      settings ? !settings.includes('search_path=pg_catalog, pg_temp') : definer,
+    )
+    assert.deepEqual(
+      loose.map((row) => row.name),
+      [],
+    )
+    assert.deepEqual([...new Set(rows.map((row) => row.owner))], ['postgres'])
+  })
+
+  test('grants on tables and columns are exactly these', async () => {
+    const rows = await database.admin`
+      select g.name || ' ' || case g.grantee when 0 then 'public' else g.grantee::regrole::text end || ' '
+        || string_agg(g.privilege_type, ' ' order by g.privilege_type) as line
+      from (
+        select c.relname::text as name, c.relowner as owner, a.grantee, a.privilege_type
+        from pg_catalog.pg_class c, aclexplode(c.relacl) a where c.relnamespace = 'patchcord'::regnamespace
+        union all
+        select c.relname || '.' || t.attname, c.relowner, a.grantee, a.privilege_type
+        from pg_catalog.pg_class c join pg_catalog.pg_attribute t on t.attrelid = c.oid, aclexplode(t.attacl) a
+        where c.relnamespace = 'patchcord'::regnamespace
+      ) g
+      where g.grantee <> g.owner
+      group by g.name, g.grantee`
+    assert.deepEqual(rows.map((row) => row.line).sort(), [...TABLE_GRANTS].sort())
+  })
+
+  test('our three roles may use the schema, nobody else may, and nobody but its owner creates in it', async () => {
+    const everyone = [...OUTSIDERS, ...ROLES, 'authenticator', 'supabase_realtime_admin']
+    const holding = async (privilege: string) => {
+      const rows = await database.admin`
+        select role from unnest(${everyone}::text[]) role where has_schema_privilege(role, 'patchcord', ${privilege})`
+      return sortRoles(rows.map((row) => row.role))
+    }
+    assert.equal(await holding('usage'), sortRoles(ROLES))
+    assert.equal(await holding('create'), '')
+    const [open] = await database.admin`
+      select count(*)::int as count from pg_catalog.pg_namespace n
+      where has_schema_privilege('patchcord_api', n.oid, 'create') and n.nspname !~ '^pg_(toast_)?temp_'`
+    assert.equal(open?.count, 0)
+  })
+
+  test('no role of ours is superuser, bypasses row security, makes roles or databases, or owns anything', async () => {
+    const rows = await database.admin`
+      select r.rolname as name, r.rolcanlogin as login, r.rolsuper or r.rolbypassrls or r.rolcreaterole or r.rolcreatedb
+          or r.rolreplication as mighty,
+        (
+          select count(*)::int from pg_catalog.pg_shdepend d
+          where d.refclassid = 'pg_authid'::regclass and d.refobjid = r.oid and d.deptype = 'o'
+            and d.dbid in (0, (select oid from pg_catalog.pg_database where datname = current_database()))
+        ) as owned
+      from pg_catalog.pg_roles r where r.rolname like 'patchcord%' order by r.rolname`
+    assert.deepEqual(
+      rows.map((row) => ({ ...row })),
+      [...ROLES].sort().map((name) => ({ name, login: name === 'patchcord_api', mighty: false, owned: 0 })),
+    )
+  })
+
+  test('the API is a member of the agent role only, a ticket of authenticated only, and authenticator may not become one', async () => {
+    const rows = await database.admin`
+      select m.member::regrole::text || ' in ' || m.roleid::regrole::text || case when m.admin_option then ' (admin)' else '' end
+        as line
+      from pg_catalog.pg_auth_members m
+      where m.member::regrole::text = any (${ROLES}) or m.roleid::regrole::text = any (${ROLES})`
+    const lines = rows.map((row) => row.line as string).filter((line) => !line.startsWith('postgres in '))
+    assert.deepEqual(lines.sort(), ['patchcord_api in patchcord_agent', 'patchcord_ticket in authenticated'])
+  })
+
+  test('the connection of the API can become the agent role and no other', async () => {
+    const outcomes: Record<string, string> = {}
+    const roles = ['postgres', 'supabase_admin', 'service_role', ...OUTSIDERS, ...ROLES, 'supabase_realtime_admin']
+    for (const role of roles.filter((name) => name !== 'public')) {
+      outcomes[role] = await database.api
+        .begin(async (sql) => {
+          await sql`set local role ${sql(role)}`
+          return 'allowed'
+        })
+        .catch((error: { code?: string }) => error.code ?? 'unknown')
+    }
+    const allowed = Object.keys(outcomes).filter((role) => outcomes[role] === 'allowed')
+    assert.deepEqual(allowed.sort(), ['patchcord_agent', 'patchcord_api'])
+    const refusals = Object.values(outcomes).filter((outcome) => outcome !== 'allowed')
+    assert.deepEqual([...new Set(refusals)], ['42501'])
+  })
+})
+
+function sortRoles(roles: string[]): string {
+  return [...roles].sort().join(' ')
+}

@@ -1,0 +1,51 @@
+import { randomUUID } from 'node:crypto'
+import type { Sql } from '../../../server/db/connect.ts'
+import { attentionLimits } from '../../../server/domain/attention.ts'
+import { DEFAULT_LIMITS } from '../../helpers/seed.ts'
+
+export const LIMITS = JSON.stringify(attentionLimits(DEFAULT_LIMITS))
+
+type Call = (sql: Sql, hash: string, to: string) => Promise<{ answer: { outcome: string } }[]>
+
+const call = (run: (sql: Sql, hash: string, to: string) => unknown) => run as Call
+
+/** A call of each function that the API's connection may execute and that takes the hash of a token. */
+export const ENTRIES: Record<string, Call> = {
+  resolve_token: call((sql, hash) => sql`select patchcord.resolve_token(${hash}) as answer`),
+  enter: call((sql, hash) => sql`select to_jsonb(patchcord.enter(${hash}, 1, 30, 0.5)) as answer`),
+  enter_agent: call((sql, hash) => sql`select patchcord.enter_agent(${hash}) as answer`),
+  fetch_inbox: call((sql, hash) => sql`select patchcord.fetch_inbox(${hash}, ${[randomUUID()]}::uuid[]) as answer`),
+  fetch_next: call((sql, hash) => sql`select patchcord.fetch_next(${hash}, null, null) as answer`),
+  peek_inbox: call((sql, hash) => sql`select patchcord.peek_inbox(${hash}, 'new', 100) as answer`),
+  send_message: call(
+    (sql, hash, to) => sql`
+      select patchcord.send_message(${hash}, ${[to]}::text[], ${[null]}::text[], 'x', 't', 'message', 'normal', 'k', 'h',
+        ${LIMITS}::text::jsonb) as answer`,
+  ),
+  reply_message: call(
+    (sql, hash) => sql`
+      select patchcord.reply_message(${hash}, ${randomUUID()}, 'x', 'answered', 'k', 'h', ${LIMITS}::text::jsonb)
+        as answer`,
+  ),
+  settle_messages: call(
+    (sql, hash) => sql`select patchcord.settle_messages(${hash}, ${[randomUUID()]}::uuid[], 'done') as answer`,
+  ),
+  unsend_message: call((sql, hash) => sql`select patchcord.unsend_message(${hash}, ${randomUUID()}) as answer`),
+  report_presence: call(
+    (sql, hash) => sql`select patchcord.report_presence(${hash}, 'busy', 'c', 's', 'm', true) as answer`,
+  ),
+  renew_lease: call(
+    (sql, hash) => sql`select patchcord.renew_lease(${hash}, 's', 'c', 'm', 90, ${[]}::uuid[]) as answer`,
+  ),
+  end_lease: call((sql, hash) => sql`select patchcord.end_lease(${hash}, 's') as answer`),
+}
+
+/** Calls each of them with this hash: name and answer. */
+export async function callEntries(sql: Sql, hash: string, to: string): Promise<[string, { outcome: string }][]> {
+  const answers: [string, { outcome: string }][] = []
+  for (const [name, entry] of Object.entries(ENTRIES)) {
+    const [row] = await entry(sql, hash, to)
+    answers.push([name, row?.answer ?? { outcome: 'no answer' }])
+  }
+  return answers
+}

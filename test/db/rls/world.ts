@@ -1,0 +1,124 @@
+import type { Sql, TransactionSql } from '../../../server/db/connect.ts'
+import { fetchInbox } from '../../../server/domain/inbox.ts'
+import { sendMessage } from '../../../server/domain/messages.ts'
+import { renewLease, reportPresence } from '../../../server/domain/presence.ts'
+import type { TestDatabase } from '../../helpers/database.ts'
+import { type SeededAgent, seed } from '../../helpers/seed.ts'
+
+/** Who tries, in the order of the columns of `expectations.ts`. */
+export const ACTORS = [
+  'recipient',
+  'sender',
+  'colleague',
+  'foreigner',
+  'claimless',
+  'ticket',
+  'expired',
+  'colleagueTicket',
+  'anonymous',
+  'api',
+] as const
+export type Actor = (typeof ACTORS)[number]
+
+/** A role and the claims that an entry function, or Realtime for a ticket, sets with it. */
+export interface Session {
+  role: string
+  claims: Record<string, unknown> | null
+}
+
+/** One row in every table: bob (`recipient`) has a message of alice (`sender`) in a thread; carol is the colleague. */
+export interface World {
+  alice: SeededAgent
+  bob: SeededAgent
+  carol: SeededAgent
+  eve: SeededAgent
+  messageId: string
+  threadId: string
+  /** A body of bob that has no row yet: what an insert of the row or of its delivery hangs on. */
+  draftId: string
+  sessions: Record<Actor, Session>
+}
+
+const TICKET_SECONDS = 600
+
+export async function createWorld(database: TestDatabase): Promise<World> {
+  const { alice, bob, carol } = await seed(database, 'acme', ['alice', 'bob', 'carol'])
+  const { eve } = await seed(database, 'evil', ['eve'])
+  for (const agent of [bob, eve]) {
+    await agent((scope) => reportPresence(scope, { state: 'busy' }))
+    await agent((scope) => renewLease(scope, { session: 's', client: 'c', machine: 'm', announced: [] }))
+  }
+  const sent = await alice((scope) => sendMessage(scope, { to: 'bob', content: 'secret', thread: 'deploy' }))
+  await bob((scope) => fetchInbox(scope, {}))
+  const draft = await bob((scope) => sendMessage(scope, { to: 'alice', content: 'draft', idempotency_key: 'key' }))
+  await database.admin`delete from patchcord.agent_messages where id = ${draft.message_id}`
+  const [thread] = await database.admin`select id from patchcord.threads`
+  return {
+    alice,
+    bob,
+    carol,
+    eve,
+    messageId: sent.message_id,
+    threadId: thread?.id as string,
+    draftId: draft.message_id,
+    sessions: {
+      recipient: asAgentRole(bob),
+      sender: asAgentRole(alice),
+      colleague: asAgentRole(carol),
+      foreigner: asAgentRole(eve),
+      claimless: { role: 'patchcord_agent', claims: null },
+      ticket: asTicket(bob, TICKET_SECONDS),
+      expired: asTicket(bob, -1),
+      colleagueTicket: asTicket(carol, TICKET_SECONDS),
+      anonymous: { role: 'anon', claims: null },
+      api: { role: 'patchcord_api', claims: null },
+    },
+  }
+}
+
+/** What `patchcord.assume` sets. */
+export function asAgentRole(agent: SeededAgent): Session {
+  return { role: 'patchcord_agent', claims: claimsOf(agent) }
+}
+
+/** What Realtime sets for the ticket of an agent that ends in `seconds`. */
+export function asTicket(agent: SeededAgent, seconds: number): Session {
+  const exp = Math.floor(Date.now() / 1000) + seconds
+  return { role: 'patchcord_ticket', claims: { ...claimsOf(agent), role: 'patchcord_ticket', sub: agent.agentId, exp } }
+}
+
+function claimsOf(agent: SeededAgent) {
+  return { ns: agent.namespaceId, agent: agent.agentId, token: agent.tokenId }
+}
+
+class Undo extends Error {}
+
+/** Runs `work` as that session in a transaction that is rolled back. */
+export async function tryAs<T>(
+  superuser: Sql,
+  session: Session,
+  work: (sql: TransactionSql) => Promise<T>,
+): Promise<T> {
+  let answer: T | undefined
+  await superuser
+    .begin(async (sql) => {
+      await sql`select set_config('request.jwt.claims', ${session.claims ? JSON.stringify(session.claims) : ''}, true)`
+      await sql`select set_config('role', ${session.role}, true)`
+      answer = await work(sql)
+      throw new Undo()
+    })
+    .catch((error: unknown) => {
+      if (!(error instanceof Undo)) throw error
+    })
+  return answer as T
+}
+
+/** `1` when one row was reached, `0` for none, `-` for "permission denied" by grant or policy. */
+export async function probe(superuser: Sql, session: Session, statement: string): Promise<string> {
+  try {
+    return String((await tryAs(superuser, session, (sql) => sql.unsafe(statement))).count)
+  } catch (error) {
+    if ((error as { code?: string }).code === '42501') return '-'
+    throw error
+  }
+}
