@@ -1,0 +1,57 @@
+/** Which messages this listener has spoken of: each id once in its life, however it was heard of. */
+
+/** Above this many remembered ids the oldest that are not pending any more are forgotten. */
+const REMEMBERED_MAX = 5_000
+const REMEMBERED_KEPT = 4_000
+
+/**
+ * @typedef {import('./api.mjs').Pending} Pending
+ * @typedef {(kind: 'waiting' | 'new', from: unknown, onWritten: () => void) => void} Speak
+ */
+
+export class Announcements {
+  /** Insertion order is age. @type {Set<string>} */
+  #spoken = new Set()
+  /** @type {Set<string>} */
+  #pending = new Set()
+  #speak
+  #onWritten
+  #hasCompared = false
+
+  /** @param {{ speak: Speak, onWritten: (id: string) => void }} options */
+  constructor({ speak, onWritten }) {
+    this.#speak = speak
+    this.#onWritten = onWritten
+  }
+
+  /** A message that Realtime told of. @param {Pending} message */
+  hear(message) {
+    this.#announce('new', message)
+    this.#forget()
+  }
+
+  /** The inbox as it is. What the first look finds was there before us. @param {Pending[]} pending */
+  compare(pending) {
+    const kind = this.#hasCompared ? 'new' : 'waiting'
+    this.#hasCompared = true
+    this.#pending = new Set(pending.map((message) => message.id))
+    for (const message of pending) this.#announce(kind, message)
+    this.#forget()
+  }
+
+  /** @param {'waiting' | 'new'} kind @param {Pending} message */
+  #announce(kind, { id, from }) {
+    if (this.#spoken.has(id)) return
+    this.#spoken.add(id)
+    this.#speak(kind, from, () => this.#onWritten(id))
+  }
+
+  /** A late duplicate of a message that was fetched long ago must still be known, so ids are kept long after they matter. */
+  #forget() {
+    if (this.#spoken.size <= REMEMBERED_MAX) return
+    for (const id of this.#spoken) {
+      if (this.#spoken.size <= REMEMBERED_KEPT) return
+      if (!this.#pending.has(id)) this.#spoken.delete(id)
+    }
+  }
+}

@@ -1,0 +1,132 @@
+/** The one place that reads the environment: what the listener was told, as one frozen object. */
+import { hostname, tmpdir, userInfo } from 'node:os'
+import { isAbsolute, join } from 'node:path'
+import { isRecord } from './text.mjs'
+
+/**
+ * @typedef {{ readonly [name in 'httpMs' | 'handshakeMs' | 'heartbeatMs' | 'heartbeatReplyMs' | 'joinMs' | 'subscribedMs'
+ *   | 'compareMs' | 'compareGapMs' | 'leaseMs' | 'leaseAfterLineMs' | 'healthyMs' | 'askAgainMs' | 'standbyMs' | 'configMs'
+ *   | 'parentMs' | 'sleptMs' | 'refreshShare' | 'lineGapMs' | 'lineRefillMs' | 'lineBurst' | 'stalledMs' | 'exitMs']: number }
+ *   & { readonly backoffMs: readonly number[] }} Times
+ * @typedef {Record<string, string | undefined>} Environment
+ */
+
+/**
+ * Every time of the listener, in milliseconds unless named otherwise.
+ * @type {Times}
+ */
+export const TIMES = Object.freeze({
+  httpMs: 10_000,
+  handshakeMs: 10_000,
+  heartbeatMs: 25_000,
+  heartbeatReplyMs: 10_000,
+  /** Refusals of a join come 5 s late by design of Supabase Realtime. */
+  joinMs: 15_000,
+  /** From an accepted join of postgres_changes to its system message "Subscribed". */
+  subscribedMs: 30_000,
+  compareMs: 300_000,
+  compareGapMs: 250,
+  leaseMs: 30_000,
+  leaseAfterLineMs: 100,
+  healthyMs: 60_000,
+  askAgainMs: 1_000,
+  standbyMs: 2_000,
+  /** `--auto`: how often .mcp.json and the trusted origins are looked at again. */
+  configMs: 15_000,
+  parentMs: 2_000,
+  /** A wall clock this far ahead of the timers means that the machine slept. */
+  sleptMs: 20_000,
+  /** The part of a ticket's life after which a fresh one is fetched. */
+  refreshShare: 0.7,
+  lineGapMs: 250,
+  lineRefillMs: 2_000,
+  lineBurst: 10,
+  /** A write of stdout that takes longer counts as a reader that does not read. */
+  stalledMs: 2_000,
+  exitMs: 1_000,
+  backoffMs: Object.freeze([1_000, 2_000, 4_000, 8_000, 15_000, 30_000]),
+})
+
+/**
+ * @typedef {object} Settings
+ * @property {boolean} isListening false when PATCHCORD_LISTEN=0
+ * @property {{ url: string, token: string } | null} pair PATCHCORD_URL and PATCHCORD_TOKEN, only together
+ * @property {string | null} warning a sentence for stderr
+ * @property {(name: string) => string | undefined} lookup a variable for `${VAR}` in .mcp.json
+ * @property {string} session
+ * @property {string} client
+ * @property {string} machine
+ * @property {number | null} clientPid the process that the listener works for, beside its parent
+ * @property {string[]} runtimeFolders where the pidfile may live, best first
+ * @property {string} originsFile the user's list of trusted origins
+ * @property {Times} times
+ */
+
+/**
+ * @param {Environment} [env]
+ * @returns {Settings}
+ */
+export function readSettings(env = process.env) {
+  const url = env.PATCHCORD_URL || undefined
+  const token = env.PATCHCORD_TOKEN || undefined
+  const pair = url !== undefined && token !== undefined ? { url, token } : null
+  const clientPid = Number(env.CLAUDE_PID)
+  return Object.freeze({
+    isListening: env.PATCHCORD_LISTEN !== '0',
+    pair,
+    warning: url !== undefined && pair === null ? 'PATCHCORD_URL without PATCHCORD_TOKEN is ignored' : null,
+    lookup: (/** @type {string} */ name) => env[name],
+    session: toLabel(env.CLAUDE_CODE_SESSION_ID || `pid-${process.pid}-${Date.now().toString(36)}`),
+    client: env.CLAUDECODE === '1' ? 'claude-code' : 'listener',
+    machine: toLabel(hostname()),
+    clientPid: Number.isInteger(clientPid) && clientPid > 1 ? clientPid : null,
+    runtimeFolders: listRuntimeFolders(env),
+    originsFile: join(findConfigFolder(env), 'origins.json'),
+    times: readTimes(env.PATCHCORD_LISTENER_TIMES),
+  })
+}
+
+/** What the API takes for a session, client or machine. @param {string} text */
+function toLabel(text) {
+  return text.replace(/[^\w.:@/+ -]/g, '-').slice(0, 80) || 'unknown'
+}
+
+/** @param {Environment} env */
+function listRuntimeFolders(env) {
+  const runtime = env.XDG_RUNTIME_DIR
+  const fallback = join(tmpdir(), `patchcord-${process.getuid?.() ?? userInfo().username}`)
+  return runtime !== undefined && isAbsolute(runtime) ? [join(runtime, 'patchcord'), fallback] : [fallback]
+}
+
+/** @param {Environment} env */
+function findConfigFolder(env) {
+  const config = env.XDG_CONFIG_HOME
+  return config !== undefined && isAbsolute(config)
+    ? join(config, 'patchcord')
+    : join(env.HOME || userInfo().homedir, '.config', 'patchcord')
+}
+
+/**
+ * For tests only: PATCHCORD_LISTENER_TIMES is a JSON object that overrides entries of TIMES; what does not fit is ignored.
+ * @param {string | undefined} json
+ * @returns {Times}
+ */
+function readTimes(json) {
+  const overrides = parseObject(json ?? '')
+  /** @type {Record<string, unknown>} */
+  const times = { ...TIMES }
+  for (const [name, value] of Object.entries(overrides)) {
+    if (name in TIMES && (typeof value === 'number' || Array.isArray(value))) times[name] = value
+  }
+  return /** @type {Times} */ (Object.freeze(times))
+}
+
+/** @param {string} text @returns {Record<string, unknown>} */
+function parseObject(text) {
+  try {
+    const json = /** @type {unknown} */ (JSON.parse(text))
+    return isRecord(json) ? json : {}
+  } catch {
+    return {}
+  }
+}

@@ -1,0 +1,205 @@
+/** Finds the Patchcord identities of a project in `.mcp.json`, without trusting the file further than needed. */
+import { constants } from 'node:fs'
+import { open, stat } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
+import { isRecord, toOneLine } from './text.mjs'
+import { isTokenText } from './tokens.mjs'
+
+const FILE_BYTES_MAX = 1024 * 1024
+const LOOPBACK = /^(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])$/
+const PLACEHOLDER = /\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}/g
+const ADDRESS_VARIABLE = /^PATCHCORD_(?:URL|BASE_URL|SERVER|ORIGIN|HOST|PORT)$/
+const HTTP_TYPES = new Set([undefined, 'http', 'streamable-http'])
+
+export const MISSING_ENTRY = '.mcp.json missing mcpServers.patchcord.url or Authorization'
+
+/**
+ * @typedef {object} Identity
+ * @property {string} base where the API lives: origin and path prefix, without a slash at the end
+ * @property {string} origin
+ * @property {string} token
+ *
+ * @typedef {object} Discovery
+ * @property {Identity[]} identities
+ * @property {string | null} problem the contract's sentence when there are none
+ * @property {boolean} isBroken a file could not be parsed, so that an identity may only seem to be gone
+ * @property {string[]} notes what was left out and why, for stderr
+ * @property {string} fingerprint changes when a file changes
+ */
+
+/** @typedef {(name: string) => string | undefined} Lookup */
+
+/**
+ * The identities of `PATCHCORD_URL` and `PATCHCORD_TOKEN`, else of the `.mcp.json` of the folder and its parents up to
+ * the repository root (only the folder itself outside of a repository); the nearest entry of a name wins.
+ * @param {{ folder: string, pair: { url: string, token: string } | null, lookup: Lookup }} input
+ * @returns {Promise<Discovery>}
+ */
+export async function discoverIdentities({ folder, pair, lookup }) {
+  if (pair !== null) return discoverPair(pair)
+  /** @type {Map<string, unknown>} */
+  const entries = new Map()
+  /** @type {string[]} */
+  const notes = []
+  let problem = `no .mcp.json in ${folder}`
+  let isBroken = false
+  let fingerprint = ''
+  for (const file of await listCandidates(folder)) {
+    const found = await readMcpJson(file)
+    if (found === null) continue
+    fingerprint += `${file} ${found.fingerprint}\n`
+    if (found.problem !== null) {
+      if (!isBroken) problem = found.problem
+      isBroken = true
+      notes.push(`${file}: ${found.problem}`)
+      continue
+    }
+    if (!isBroken) problem = MISSING_ENTRY
+    for (const [name, entry] of Object.entries(found.servers)) if (!entries.has(name)) entries.set(name, entry)
+  }
+  const identities = readEntries(entries, lookup, notes)
+  return { identities, problem: identities.length > 0 ? null : problem, isBroken, notes, fingerprint }
+}
+
+/** @param {{ url: string, token: string }} pair @returns {Discovery} */
+function discoverPair({ url, token }) {
+  const base = parseBase(url)
+  const isUsable = base !== null && isTokenText(token)
+  return {
+    identities: isUsable ? [{ ...base, token }] : [],
+    problem: isUsable ? null : 'PATCHCORD_URL or PATCHCORD_TOKEN is not valid',
+    isBroken: false,
+    notes: [],
+    fingerprint: '',
+  }
+}
+
+/** @param {string} folder @returns {Promise<string[]>} nearest first */
+async function listCandidates(folder) {
+  const files = []
+  for (let current = folder; ; current = dirname(current)) {
+    files.push(join(current, '.mcp.json'))
+    // `.git` is a folder in a clone and a file in a worktree or submodule.
+    if (await stat(join(current, '.git')).then(Boolean, () => false)) return files
+    if (dirname(current) === current) return files.slice(0, 1)
+  }
+}
+
+/**
+ * @param {string} file
+ * @returns {Promise<{ servers: Record<string, unknown>, problem: string | null, fingerprint: string } | null>} null: no such file
+ */
+async function readMcpJson(file) {
+  let handle
+  try {
+    // O_NONBLOCK: a named pipe in a cloned repository must not hold us for ever.
+    handle = await open(file, constants.O_RDONLY | (constants.O_NONBLOCK ?? 0))
+  } catch (error) {
+    const code = error instanceof Error && 'code' in error ? String(error.code) : 'unreadable'
+    if (code === 'ENOENT' || code === 'ENOTDIR') return null
+    return { servers: {}, problem: `.mcp.json parse error: ${code}`, fingerprint: code }
+  }
+  try {
+    const stats = await handle.stat()
+    const fingerprint = `${stats.ino} ${stats.size} ${stats.mtimeMs}`
+    if (!stats.isFile()) return { servers: {}, problem: '.mcp.json parse error: not a file', fingerprint }
+    if (stats.size > FILE_BYTES_MAX) return { servers: {}, problem: '.mcp.json parse error: over 1 MiB', fingerprint }
+    return { ...parseMcpJson(await handle.readFile('utf8')), fingerprint }
+  } finally {
+    await handle.close()
+  }
+}
+
+/** @param {string} text @returns {{ servers: Record<string, unknown>, problem: string | null }} */
+export function parseMcpJson(text) {
+  try {
+    // A byte order mark, as editors on Windows write it, is no part of JSON.
+    const json = /** @type {unknown} */ (JSON.parse(text.replace(/^\uFEFF/, '')))
+    const servers = isRecord(json) ? json.mcpServers : undefined
+    return { servers: isRecord(servers) ? servers : {}, problem: null }
+  } catch (error) {
+    return { servers: {}, problem: `.mcp.json parse error: ${describeSyntaxError(error, text)}` }
+  }
+}
+
+/**
+ * V8 quotes the file in its message; the file holds a token and may be hostile, so only the place is passed on.
+ * @param {unknown} error @param {string} text
+ */
+function describeSyntaxError(error, text) {
+  const message = error instanceof Error ? error.message : ''
+  const position = /at position (\d+)/.exec(message)?.[1]
+  if (position !== undefined) {
+    const before = text.slice(0, Number(position)).split('\n')
+    return `unexpected character at line ${before.length} column ${(before.at(-1) ?? '').length + 1}`
+  }
+  return /end of JSON/.test(message) ? 'unexpected end of the file' : 'not valid JSON'
+}
+
+/** @param {Map<string, unknown>} entries @param {Lookup} lookup @param {string[]} notes @returns {Identity[]} */
+function readEntries(entries, lookup, notes) {
+  /** @type {Map<string, Identity>} */
+  const identities = new Map()
+  for (const [name, entry] of entries) {
+    if (!isRecord(entry) || !HTTP_TYPES.has(/** @type {string} */ (entry.type))) continue
+    const token = readBearer(entry.headers, lookup)
+    if (!name.startsWith('patchcord') && token === null) continue
+    const base = typeof entry.url === 'string' ? parseBase(expandUrl(entry.url, lookup)) : null
+    if (base !== null && token !== null) identities.set(`${base.base} ${token}`, { ...base, token })
+    else notes.push(`${toOneLine(name, 40)}: ${describeProblem(entry.url, base, token)}`)
+  }
+  return [...identities.values()]
+}
+
+/** @param {unknown} url @param {unknown} base @param {string | null} token */
+function describeProblem(url, base, token) {
+  if (typeof url !== 'string') return 'no url'
+  if (base === null) return 'the url is not https, or http to this machine'
+  return token === null ? 'Authorization is not "Bearer" and a Patchcord token' : ''
+}
+
+/** @param {unknown} headers @param {Lookup} lookup @returns {string | null} */
+function readBearer(headers, lookup) {
+  if (!isRecord(headers)) return null
+  for (const [name, value] of Object.entries(headers)) {
+    if (name.toLowerCase() !== 'authorization' || typeof value !== 'string') continue
+    const expanded = value.replace(PLACEHOLDER, (_all, variable, fallback) => lookup(variable) || (fallback ?? ''))
+    const token = /^\s*Bearer\s+(\S+)\s*$/i.exec(expanded)?.[1]
+    if (isTokenText(token)) return token
+  }
+  return null
+}
+
+/**
+ * Expands `${VAR}` in a url. A repository chooses the template, so it could ask for any secret of the environment: only
+ * variables that are named as Patchcord's address, a whole address at the start and a port number are let through.
+ * @param {string} template @param {Lookup} lookup
+ */
+function expandUrl(template, lookup) {
+  return template.replace(PLACEHOLDER, (_all, variable, fallback, offset) => {
+    const value = lookup(variable)
+    if (value === undefined || value === '') return fallback ?? ''
+    if (value.includes('pc_')) return '\0'
+    if (ADDRESS_VARIABLE.test(variable) || /^\d{1,5}$/.test(value)) return value
+    return offset === 0 && /^https?:\/\//.test(value) ? value : '\0'
+  })
+}
+
+/**
+ * `https://host/prefix/mcp/bearer` → the API's base `https://host/prefix`. Plain http only to this machine.
+ * @param {string} text
+ * @returns {{ base: string, origin: string } | null}
+ */
+export function parseBase(text) {
+  if (text.includes('\0') || !URL.canParse(text)) return null
+  const url = new URL(text)
+  if (url.username !== '' || url.password !== '') return null
+  if (url.protocol !== 'https:' && !(url.protocol === 'http:' && isLoopback(url.hostname))) return null
+  const prefix = url.pathname.replace(/\/mcp(?:\/bearer)?\/?$/, '').replace(/\/+$/, '')
+  return { base: `${url.origin}${prefix}`, origin: url.origin }
+}
+
+/** @param {string} hostnameOfUrl as `URL.hostname` gives it: lower case, IPv6 in brackets */
+export function isLoopback(hostnameOfUrl) {
+  return LOOPBACK.test(hostnameOfUrl)
+}

@@ -1,0 +1,152 @@
+/**
+ * The two modes. By hand: what the project's configuration names is listened for, every problem is told, and the process ends
+ * when nothing is left to do. `--auto`: it never ends by itself, speaks to trusted origins only, and follows changes of the
+ * configuration.
+ */
+import { sleep } from './backoff.mjs'
+import { Listener } from './listener.mjs'
+import { discoverIdentities } from './mcp-json.mjs'
+import { readOrigins, recordOrigin } from './origins.mjs'
+import { describeError } from './text.mjs'
+
+/**
+ * @typedef {import('./mcp-json.mjs').Identity} Identity
+ * @typedef {import('./mcp-json.mjs').Discovery} Discovery
+ * @typedef {import('./listener.mjs').Outcome} Outcome
+ *
+ * @typedef {object} SupervisorOptions
+ * @property {import('./config.mjs').Settings} settings
+ * @property {string} folder
+ * @property {import('./lines.mjs').Lines} lines
+ * @property {(text: string) => void} log
+ */
+
+export class Supervisor {
+  #options
+  /** @type {Map<string, Listener>} */
+  #listeners = new Map()
+  /** Identities whose fault is final until the configuration changes. @type {Set<string>} */
+  #failed = new Set()
+  #isStopping = false
+  /** Two identities accepted at once must not overwrite each other's record. @type {Promise<void>} */
+  #recording = Promise.resolve()
+
+  /** @param {SupervisorOptions} options */
+  constructor(options) {
+    this.#options = options
+  }
+
+  /** @returns {Promise<number>} the exit code */
+  async runByHand() {
+    const discovery = await this.#discover()
+    for (const note of discovery.notes) this.#options.log(note)
+    if (discovery.problem !== null) {
+      await this.#tellFatal(discovery.problem)
+      return 1
+    }
+    const outcomes = await Promise.all(discovery.identities.map((identity) => this.#runOne(identity, false)))
+    if (outcomes.some((outcome) => outcome.kind === 'fatal')) return 1
+    return outcomes.some((outcome) => outcome.kind === 'duplicate') ? 2 : 0
+  }
+
+  /** Never resolves before it is stopped. @returns {Promise<void>} */
+  async runAuto() {
+    const { settings, log } = this.#options
+    let fingerprint = ''
+    while (!this.#isStopping) {
+      try {
+        const discovery = await this.#discover()
+        if (discovery.fingerprint !== fingerprint) {
+          fingerprint = discovery.fingerprint
+          this.#failed.clear()
+          this.#options.lines.forgetStops()
+        }
+        await this.#follow(discovery)
+      } catch (error) {
+        log(`error: ${describeError(error)}`)
+      }
+      await sleep(settings.times.configMs)
+    }
+  }
+
+  /** @returns {Promise<void>} */
+  async stop() {
+    this.#isStopping = true
+    await Promise.all([...this.#listeners.values()].map((listener) => listener.stop()))
+  }
+
+  release() {
+    for (const listener of this.#listeners.values()) listener.release()
+  }
+
+  reconnect() {
+    for (const listener of this.#listeners.values()) listener.reconnect()
+  }
+
+  #discover() {
+    const { settings, folder } = this.#options
+    return discoverIdentities({ folder, pair: settings.pair, lookup: settings.lookup })
+  }
+
+  /** Starts what is new and trusted, stops what is gone. @param {Discovery} discovery */
+  async #follow({ identities, isBroken }) {
+    const trusted = await readOrigins(this.#options.settings.originsFile)
+    const wanted = new Map(identities.filter(({ origin }) => trusted.has(origin)).map((one) => [toKey(one), one]))
+    for (const [key, listener] of this.#listeners) {
+      // A file that is being edited may be half written; it names nobody and dismisses nobody.
+      if (!wanted.has(key) && !isBroken) await listener.stop()
+    }
+    for (const [key, identity] of wanted) {
+      if (!this.#listeners.has(key) && !this.#failed.has(key)) void this.#keepRunning(key, identity)
+    }
+  }
+
+  /** @param {string} key @param {Identity} identity */
+  async #keepRunning(key, identity) {
+    try {
+      const outcome = await this.#runOne(identity, true)
+      if (outcome.kind === 'fatal') this.#failed.add(key)
+    } catch (error) {
+      // A fault of our own: the next look at the configuration starts this identity again.
+      this.#options.log(`error: ${describeError(error)}`)
+    }
+  }
+
+  /** @param {Identity} identity @param {boolean} isAuto @returns {Promise<Outcome>} */
+  async #runOne(identity, isAuto) {
+    const { settings, folder, lines, log } = this.#options
+    const key = toKey(identity)
+    log(`cwd=${folder} server=${identity.base}`)
+    const onAccepted = () => (isAuto ? Promise.resolve() : this.#record(identity.origin))
+    const listener = new Listener({ identity, settings, isAuto, lines, log, onAccepted })
+    this.#listeners.set(key, listener)
+    try {
+      const outcome = await listener.run()
+      if (outcome.kind === 'fatal') await this.#tellFatal(outcome.text)
+      if (outcome.kind === 'duplicate') log(`already running (pid ${outcome.pid})`)
+      return outcome
+    } finally {
+      this.#listeners.delete(key)
+    }
+  }
+
+  /** @param {string} origin */
+  #record(origin) {
+    const { settings, log } = this.#options
+    this.#recording = this.#recording
+      .then(() => recordOrigin(settings.originsFile, origin))
+      .catch((error) => log(`cannot record the server as trusted: ${describeError(error)}`))
+    return this.#recording
+  }
+
+  /** @param {string} text */
+  async #tellFatal(text) {
+    this.#options.log(`fatal: ${text}`)
+    await this.#options.lines.stop(text)
+  }
+}
+
+/** @param {Identity} identity */
+function toKey({ base, token }) {
+  return `${base} ${token}`
+}

@@ -1,0 +1,63 @@
+#!/usr/bin/env node
+/**
+ * The listener: prints `PATCHCORD: 1 new from alice` when a message comes. Started by hand, by the skill, or with `--auto`
+ * by the plugin. Exit: 0 ended from outside · 1 a fault that no later try can mend · 2 already running.
+ */
+import { readSettings } from './lib/config.mjs'
+import { Lines } from './lib/lines.mjs'
+import { watchSurroundings } from './lib/processes.mjs'
+import { Supervisor } from './lib/supervisor.mjs'
+import { describeError, toOneLine } from './lib/text.mjs'
+
+/** What a reader of stderr that does not read may cost us. */
+const LOG_BYTES_MAX = 64 * 1024
+
+const isAuto = process.argv.includes('--auto')
+const settings = readSettings()
+const lines = new Lines({ stream: process.stdout, times: settings.times, onClosed: () => void exit(0) })
+const supervisor = new Supervisor({ settings, folder: findFolder(), lines, log })
+let isExiting = false
+
+process.stderr.on('error', () => {})
+for (const signal of /** @type {const} */ (['SIGTERM', 'SIGINT', 'SIGHUP'])) process.on(signal, () => void exit(0))
+process.on('exit', () => supervisor.release())
+process.on('uncaughtException', (error) => {
+  log(`error: ${describeError(error)}`)
+  // An exit of a plugin monitor starts a turn of a model, so with --auto the rest goes on.
+  if (!isAuto) void exit(1)
+})
+watchSurroundings({
+  clientPid: settings.clientPid,
+  everyMs: settings.times.parentMs,
+  sleptMs: settings.times.sleptMs,
+  onGone: () => void exit(0),
+  onSlept: () => supervisor.reconnect(),
+})
+if (settings.warning !== null) log(settings.warning)
+if (!settings.isListening) {
+  log('PATCHCORD_LISTEN=0: not listening')
+  if (!isAuto) void exit(0)
+} else if (isAuto) void supervisor.runAuto()
+else void supervisor.runByHand().then(exit)
+
+/** @param {number} code */
+async function exit(code) {
+  if (isExiting) return
+  isExiting = true
+  await Promise.race([supervisor.stop(), new Promise((resolve) => setTimeout(resolve, settings.times.exitMs))])
+  process.exit(code)
+}
+
+/** @param {string} text */
+function log(text) {
+  if (process.stderr.writableLength < LOG_BYTES_MAX) process.stderr.write(`subscribe: ${toOneLine(text, 500)}\n`)
+}
+
+function findFolder() {
+  try {
+    return process.cwd()
+  } catch {
+    // The folder was removed under us.
+    return '/'
+  }
+}
