@@ -157,8 +157,6 @@ suite('the endpoint decides about topics as the database does', () => {
   async function withProbes(work: (sql: TransactionSql, nowSeconds: number) => Promise<void>): Promise<void> {
     const undo = new Error('undo')
     const run = database.superuser.begin(async (sql) => {
-      await sql`insert into realtime.messages (topic, extension, event, payload, private) values
-        ('probe', 'broadcast', 'x', '{}', true), ('probe', 'presence', 'x', '{}', true)`
       const [row] = await sql<{ now: number }[]>`select extract(epoch from now())::float8 as now`
       await work(sql, row?.now ?? Number.NaN)
       throw undo
@@ -244,13 +242,18 @@ async function ownTopic(sql: TransactionSql, claims: Claims): Promise<string | n
   })
 }
 
-/** As Supabase Realtime asks at a join: role, claims and topic set for the transaction, then the probe rows read back. */
+/** As Supabase Realtime asks at a join: probe rows of the topic, then role, claims and topic set, and the rows read back. */
 async function policyAllows(sql: TransactionSql, claims: Claims, topic: string): Promise<boolean> {
   const rows = await orNull(sql, async (savepoint) => {
+    const probes = await savepoint`
+      insert into realtime.messages (topic, extension, event, payload, private)
+      values (${topic}, 'broadcast', 'x', '{}', true), (${topic}, 'presence', 'x', '{}', true)
+      returning id`
     await savepoint`select set_config('request.jwt.claims', ${JSON.stringify(claims)}, true),
       set_config('realtime.topic', ${topic}, true),
       set_config('role', ${typeof claims?.role === 'string' ? claims.role : 'patchcord_ticket'}, true)`
-    return await savepoint<{ extension: string }[]>`select extension from realtime.messages where topic = 'probe'`
+    return await savepoint<{ extension: string }[]>`
+      select extension from realtime.messages where id = any (${probes.map(({ id }) => id as string)}::uuid[])`
   })
   await sql`select set_config('role', 'none', true)`
   assert.ok(!rows?.some(({ extension }) => extension !== 'broadcast'))
