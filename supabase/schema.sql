@@ -10,6 +10,7 @@ alter role patchcord_api set idle_in_transaction_session_timeout=15s;
 alter role patchcord_api set statement_timeout=8s;
 
 create role patchcord_ticket nologin inherit;
+grant patchcord_ticket to supabase_realtime_admin;
 grant authenticated to patchcord_ticket;
 
 -- Schema

@@ -1,6 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import type { ConnectionTarget } from '../db/connect.ts'
-import { NOTIFY_BYTES_MAX, openChannel } from '../db/listen.ts'
+import type { Channel, ChannelHandlers } from '../db/listen.ts'
 import type { Wake, WakeBus } from './bus.ts'
 
 const CHANNEL = 'patchcord_wakes'
@@ -8,7 +7,8 @@ const CHANNEL = 'patchcord_wakes'
 const QUEUE_MAX = 10_000
 
 export interface PeersOptions {
-  target: ConnectionTarget
+  /** Opens a channel that every instance hears: LISTEN and NOTIFY (db/listen). */
+  open: (name: string, handlers: ChannelHandlers) => Promise<Channel>
   bus: WakeBus
   /** After every (re)connection: wakes of other instances may have been missed. */
   onListening: () => void
@@ -24,9 +24,7 @@ export async function startPeers(options: PeersOptions): Promise<{ close(): Prom
   let queue: Wake[] = []
   let flushing: Promise<void> | null = null
 
-  const channel = await openChannel({
-    target: options.target,
-    name: CHANNEL,
+  const channel = await options.open(CHANNEL, {
     onPayload(payload) {
       const { from, wakes } = JSON.parse(payload) as { from: string; wakes: Wake[] }
       if (from !== instance) options.bus.receive(wakes)
@@ -36,7 +34,7 @@ export async function startPeers(options: PeersOptions): Promise<{ close(): Prom
 
   async function flush(): Promise<void> {
     while (queue.length > 0) {
-      const { payload, count } = pack(instance, queue)
+      const { payload, count } = pack(instance, queue, channel.payloadBytesMax)
       queue = queue.slice(count)
       try {
         await channel.notify(payload)
@@ -62,13 +60,13 @@ export async function startPeers(options: PeersOptions): Promise<{ close(): Prom
   }
 }
 
-/** As many wakes as fit one NOTIFY, at least one. */
-export function pack(instance: string, wakes: Wake[]): { payload: string; count: number } {
+/** As many wakes as fit one payload, at least one. */
+export function pack(instance: string, wakes: Wake[], bytesMax: number): { payload: string; count: number } {
   let bytes = JSON.stringify({ from: instance, wakes: [] }).length
   let count = 0
   for (const wake of wakes) {
     bytes += Buffer.byteLength(JSON.stringify(wake)) + 1
-    if (count > 0 && bytes > NOTIFY_BYTES_MAX) break
+    if (count > 0 && bytes > bytesMax) break
     count += 1
   }
   return { payload: JSON.stringify({ from: instance, wakes: wakes.slice(0, count) }), count }

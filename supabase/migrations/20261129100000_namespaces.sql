@@ -36,6 +36,15 @@ begin
     -- Realtime sets the role of a ticket; PostgREST, Storage and Functions may not (not granted to `authenticator`).
     grant authenticated to patchcord_ticket;
   end if;
+  -- Newer Realtime connects as this role, which is no superuser and can set the roles only that it is a member of.
+  if exists (select from pg_catalog.pg_roles where rolname = 'supabase_realtime_admin')
+    and not pg_catalog.pg_has_role('supabase_realtime_admin', 'patchcord_ticket', 'member') then
+    begin
+      grant patchcord_ticket to supabase_realtime_admin;
+    exception when insufficient_privilege then
+      raise warning 'patchcord_ticket could not be granted to supabase_realtime_admin: Realtime may refuse tickets';
+    end;
+  end if;
 end
 $$;
 

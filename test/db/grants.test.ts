@@ -183,14 +183,18 @@ describe('grants', () => {
     )
   })
 
-  test('the API is a member of the agent role only, a ticket of authenticated only, and authenticator may not become one', async () => {
+  test('the API is a member of the agent role only, a ticket of authenticated only, and only Realtime may become one', async () => {
     const rows = await database.admin`
       select m.member::regrole::text || ' in ' || m.roleid::regrole::text || case when m.admin_option then ' (admin)' else '' end
         as line
       from pg_catalog.pg_auth_members m
       where m.member::regrole::text = any (${ROLES}) or m.roleid::regrole::text = any (${ROLES})`
     const lines = rows.map((row) => row.line as string).filter((line) => !line.startsWith('postgres in '))
-    assert.deepEqual(lines.sort(), ['patchcord_api in patchcord_agent', 'patchcord_ticket in authenticated'])
+    assert.deepEqual(lines.sort(), [
+      'patchcord_api in patchcord_agent',
+      'patchcord_ticket in authenticated',
+      'supabase_realtime_admin in patchcord_ticket',
+    ])
   })
 
   test('the connection of the API can become the agent role and no other', async () => {

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
+import { openChannel } from '../../server/db/listen.ts'
 import { listRecentRevocations, revokeToken } from '../../server/domain/tokens.ts'
 import { startPeers } from '../../server/wakes/peers.ts'
 import { startReadBack } from '../../server/wakes/read-back.ts'
@@ -25,7 +26,12 @@ describe('two instances', () => {
     const app = await startTestApp(database)
     const { sql, bus, hub, logger: log } = app.deps
     const readBack = startReadBack({ sql, bus, log })
-    const peers = await startPeers({ target: database.apiTarget, bus, log, onListening: () => readBack.now() })
+    const peers = await startPeers({
+      open: (name, handlers) => openChannel(database.apiTarget, name, handlers),
+      bus,
+      log,
+      onListening: () => readBack.now(),
+    })
     const listRecent = (seconds: number) => listRecentRevocations(sql, seconds)
     const revocations = startRevocations({ sockets: hub, listRecent, log })
     closers.push(async () => {

@@ -83,7 +83,7 @@ describe('wake bus', () => {
     let rest = Array.from({ length: 100 }, (_, i) => ({ ...wake(`${i}`), thread: 'é'.repeat(64) }))
     const seen: string[] = []
     while (rest.length > 0) {
-      const { payload, count } = pack('instance', rest)
+      const { payload, count } = pack('instance', rest, 7_900)
       assert.ok(Buffer.byteLength(payload) < 8_000)
       seen.push(...(JSON.parse(payload).wakes as Wake[]).map((each) => each.id))
       rest = rest.slice(count)

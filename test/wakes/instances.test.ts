@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { after, before, describe, test } from 'node:test'
+import { type ChannelHandlers, openChannel } from '../../server/db/listen.ts'
 import { waitForMessage } from '../../server/domain/inbox.ts'
 import { sendMessage } from '../../server/domain/messages.ts'
 import { listRecentRevocations, revokeToken } from '../../server/domain/tokens.ts'
@@ -36,10 +37,11 @@ describe('instances', () => {
     database = await createTestDatabase()
   })
   after(() => database.drop())
+  const open = (name: string, handlers: ChannelHandlers) => openChannel(database.apiTarget, name, handlers)
 
   test('a send on one instance wakes a listener and a waiter on the other', async () => {
     const [here, there] = [createInstance(), createInstance()]
-    const options = { target: database.apiTarget, onListening: () => {}, log: LOG }
+    const options = { open, onListening: () => {}, log: LOG }
     const peers = await Promise.all([here, there].map(({ bus }) => startPeers({ ...options, bus })))
     const { alice, bob, carol } = await seed(database, 'peers', ['alice', 'bob', 'carol'], { bus: here.bus })
     const waiting = waitForMessage(
@@ -62,7 +64,7 @@ describe('instances', () => {
 
   test('200 sends at once reach the other instance, each once', async () => {
     const [here, there] = [createInstance(), createInstance()]
-    const options = { target: database.apiTarget, onListening: () => {}, log: LOG }
+    const options = { open, onListening: () => {}, log: LOG }
     const peers = await Promise.all([here, there].map(({ bus }) => startPeers({ ...options, bus })))
     const { alice } = await seed(database, 'burst', ['alice', 'bob'], { bus: here.bus, limits: { sendBurst: 1000 } })
     await Promise.all(
