@@ -48,6 +48,16 @@ export async function migrate(
   return { applied }
 }
 
+/** For whoever brings a database of their own: Supabase's schemas first where `admin` may make them, then `migrate`. */
+export async function migrateExternal(
+  admin: Sql,
+  log: (line: string) => void = () => {},
+): Promise<{ applied: string[] }> {
+  const [role] = await admin`select rolsuper as "isSuperuser" from pg_catalog.pg_roles where rolname = current_user`
+  if (role?.isSuperuser) await ensurePlatform(admin)
+  return await migrate(admin, log)
+}
+
 async function loadMigrations(folder: string): Promise<Migration[]> {
   const names = (await readdir(folder)).filter((name) => MIGRATION_NAME.test(name)).sort()
   return Promise.all(

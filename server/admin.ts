@@ -1,0 +1,243 @@
+import { randomBytes } from 'node:crypto'
+import { parseArgs } from 'node:util'
+import { type Config, loadConfig } from './config.ts'
+import { type ConnectionTarget, connect, describeTarget, type Sql } from './db/connect.ts'
+import { findEmbedded } from './db/embedded/index.ts'
+import { migrateExternal, setApiPassword } from './db/migrate.ts'
+import { createAgent } from './domain/agents.ts'
+import { createNamespace, listNamespaces } from './domain/namespaces.ts'
+import { issueToken, listTokens, revokeToken } from './domain/tokens.ts'
+import { PatchcordError, StartError } from './errors.ts'
+
+const API_ROLE = 'patchcord_api'
+const HELP = `Operator's commands of Patchcord. They work on the database of DATABASE_ADMIN_URL, or else on the data folder
+(PATCHCORD_DATA_DIR) of a running server.
+
+  migrate                          bring the database to this version
+  api-role                         give ${API_ROLE} a new password and print its DATABASE_URL
+  create-namespace NAME
+  list-namespaces
+  create-agent NAME@NAMESPACE
+  issue-token NAME@NAMESPACE       print a new token, once [--label TEXT] [--expires-in 30d]
+  list-tokens NAMESPACE
+  revoke-token ID                  close its sockets within a second
+
+  --json                           answer in JSON
+`
+
+interface Options {
+  json?: boolean | undefined
+  help?: boolean | undefined
+  label?: string | undefined
+  'expires-in'?: string | undefined
+}
+
+interface Operator {
+  sql: Sql
+  /** null: the embedded database of a running server. */
+  adminUrl: string | null
+}
+
+/** `lines` go to stdout for programs and people; `notes` to stderr, for people only; `json` takes the place of both. */
+interface Answer {
+  lines: string[]
+  notes?: string[]
+  json: unknown
+}
+
+type Verb = (operator: Operator, argument: string, options: Options) => Promise<Answer>
+
+const VERBS: Record<string, { argument: string | null; run: Verb }> = {
+  migrate: { argument: null, run: runMigrate },
+  'api-role': { argument: null, run: runApiRole },
+  'create-namespace': {
+    argument: 'NAME',
+    async run({ sql }, name) {
+      const namespace = await createNamespace(sql, { name })
+      return { lines: [`Namespace ${namespace.name} is there.`], json: namespace }
+    },
+  },
+  'list-namespaces': {
+    argument: null,
+    async run({ sql }) {
+      const namespaces = await listNamespaces(sql)
+      return { lines: table(namespaces, ['name', 'agents', 'created_at']), json: namespaces }
+    },
+  },
+  'create-agent': {
+    argument: 'NAME@NAMESPACE',
+    async run({ sql }, address) {
+      const { agent, namespace } = parseAddress(address)
+      const { id } = await createAgent(sql, { namespace, name: agent })
+      return { lines: [`Agent ${agent}@${namespace} is there.`], json: { id, agent, namespace } }
+    },
+  },
+  'issue-token': { argument: 'NAME@NAMESPACE', run: runIssueToken },
+  'list-tokens': {
+    argument: 'NAMESPACE',
+    async run({ sql }, namespace) {
+      const tokens = await listTokens(sql, { namespace })
+      const columns = ['id', 'agent', 'label', 'created_at', 'expires_at', 'revoked_at', 'last_used_at'] as const
+      return { lines: table(tokens, columns), json: tokens }
+    },
+  },
+  'revoke-token': {
+    argument: 'ID',
+    async run({ sql }, id) {
+      await revokeToken(sql, id)
+      return { lines: [`Token ${id} is revoked.`], json: { id, revoked: true } }
+    },
+  },
+}
+
+async function runMigrate({ sql }: Operator): Promise<Answer> {
+  const { applied } = await migrateExternal(sql)
+  const lines = applied.length > 0 ? applied.map((version) => `applied ${version}`) : ['Nothing to do: up to date.']
+  return { lines, json: { applied } }
+}
+
+async function runApiRole({ sql, adminUrl }: Operator): Promise<Answer> {
+  if (adminUrl === null) {
+    throw new StartError(
+      'api-role is for a database of your own: set DATABASE_ADMIN_URL (a running server has its password).',
+    )
+  }
+  const [role] = await sql`select from pg_catalog.pg_roles where rolname = ${API_ROLE}`
+  if (!role) throw notMigrated()
+  const password = randomBytes(32).toString('base64url')
+  await setApiPassword(sql, password)
+  const url = toApiUrl(adminUrl, password)
+  return {
+    lines: [url],
+    notes: [`Role ${API_ROLE} has a new password; set DATABASE_URL to the line above. It is not shown again.`],
+    json: { database_url: url },
+  }
+}
+
+/** The same place with another login; poolers want the project's name after a dot (`postgres.abcdef`). */
+function toApiUrl(adminUrl: string, password: string): string {
+  const url = new URL(adminUrl)
+  const [, project] = decodeURIComponent(url.username).split('.', 2)
+  url.username = project === undefined ? API_ROLE : `${API_ROLE}.${project}`
+  url.password = password
+  return url.href
+}
+
+async function runIssueToken({ sql }: Operator, address: string, options: Options): Promise<Answer> {
+  const { agent, namespace } = parseAddress(address)
+  const expiresInSeconds = options['expires-in'] === undefined ? undefined : parseDuration(options['expires-in'])
+  const { token, id } = await issueToken(sql, { agent, namespace, label: options.label, expiresInSeconds })
+  return {
+    lines: [token],
+    notes: [`Token ${id} of ${agent}@${namespace}. It is not shown again: put it where only this agent can read it.`],
+    json: { token, id, agent, namespace },
+  }
+}
+
+function parseAddress(address: string): { agent: string; namespace: string } {
+  const [agent = '', namespace = '', ...rest] = address.split('@')
+  if (agent !== '' && namespace !== '' && rest.length === 0) return { agent, namespace }
+  throw new StartError(`"${address.slice(0, 90)}" is not NAME@NAMESPACE.`)
+}
+
+function parseDuration(text: string): number {
+  const units: Record<string, number> = { s: 1, m: 60, h: 3_600, d: 86_400 }
+  const [, count = '', unit = ''] = /^(\d{1,6})([smhd])$/.exec(text) ?? []
+  const seconds = Number(count) * (units[unit] ?? 0)
+  if (seconds > 0) return seconds
+  throw new StartError('--expires-in takes a number and s, m, h or d, such as 30d.')
+}
+
+function table<Row extends object>(rows: readonly Row[], columns: readonly (keyof Row & string)[]): string[] {
+  const cells = rows.map((row) => columns.map((column) => String(row[column] ?? '-')))
+  const all = [[...columns], ...cells]
+  const widths = columns.map((_, index) => Math.max(...all.map((line) => line[index]?.length ?? 0)))
+  return all.map((line) =>
+    line
+      .map((cell, index) => cell.padEnd(widths[index] ?? 0))
+      .join('  ')
+      .trimEnd(),
+  )
+}
+
+function notMigrated(): StartError {
+  return new StartError('The database is not migrated: run migrate first.')
+}
+
+function parseCommand(args: string[]) {
+  try {
+    return parseArgs({
+      args,
+      allowPositionals: true,
+      options: {
+        json: { type: 'boolean' },
+        help: { type: 'boolean', short: 'h' },
+        label: { type: 'string' },
+        'expires-in': { type: 'string' },
+      },
+    })
+  } catch (error) {
+    throw new StartError(`${(error as Error).message.split('. ')[0]}. --help shows the commands.`)
+  }
+}
+
+async function findDatabase(config: Config): Promise<{ target: ConnectionTarget; adminUrl: string | null }> {
+  if (config.databaseAdminUrl !== null) {
+    return { target: { url: config.databaseAdminUrl }, adminUrl: config.databaseAdminUrl }
+  }
+  const embedded = config.databaseUrl === null ? await findEmbedded(config.dataDir) : null
+  if (embedded) return { target: embedded.admin, adminUrl: null }
+  if (config.databaseUrl !== null)
+    throw new StartError('Set DATABASE_ADMIN_URL: DATABASE_URL is the login of the API only.')
+  throw new StartError(
+    `No server is running on ${config.dataDir}: start it (npm start), or set PATCHCORD_DATA_DIR or DATABASE_ADMIN_URL.`,
+  )
+}
+
+async function run(args: string[]): Promise<void> {
+  const { values, positionals } = parseCommand(args)
+  const [name, argument, ...rest] = positionals
+  if (values.help || name === undefined) {
+    process.stdout.write(HELP)
+    process.exitCode = values.help ? 0 : 1
+    return
+  }
+  const verb = Object.hasOwn(VERBS, name) ? VERBS[name] : undefined
+  if (!verb) throw new StartError(`There is no command ${name.slice(0, 40)}. --help shows the commands.`)
+  const isFitting = verb.argument === null ? argument === undefined : argument !== undefined && rest.length === 0
+  if (!isFitting) throw new StartError(`Usage: ${name}${verb.argument === null ? '' : ` ${verb.argument}`}`)
+  const { target, adminUrl } = await findDatabase(loadConfig())
+  const sql = connect(target, { max: 1, applicationName: 'patchcord-admin' })
+  try {
+    print(await verb.run({ sql, adminUrl }, argument ?? '', values), values.json === true)
+  } catch (error) {
+    throw explain(error, target)
+  } finally {
+    await sql.end({ timeout: 1 })
+  }
+}
+
+function print({ lines, notes = [], json }: Answer, isJson: boolean): void {
+  if (isJson) {
+    process.stdout.write(`${JSON.stringify(json)}\n`)
+    return
+  }
+  process.stdout.write(lines.map((line) => `${line}\n`).join(''))
+  process.stderr.write(notes.map((note) => `${note}\n`).join(''))
+}
+
+/** What the database said, as one sentence; an empty database has none of our tables (3F000, 42P01). */
+function explain(error: unknown, target: ConnectionTarget): unknown {
+  if (error instanceof PatchcordError || error instanceof StartError) return error
+  const { code = '', message = '' } = error as { code?: string; message?: string }
+  if (code === '3F000' || code === '42P01') return notMigrated()
+  return new StartError(`The database (${describeTarget(target)}) answered: ${message || code}.`, { cause: error })
+}
+
+try {
+  await run(process.argv.slice(2))
+} catch (error) {
+  const hint = error instanceof PatchcordError && error.hint ? ` ${error.hint}` : ''
+  process.stderr.write(`${(error as Error).message}${hint}\n`)
+  process.exitCode = 1
+}

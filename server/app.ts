@@ -1,0 +1,157 @@
+import Fastify, { type FastifyBaseLogger, type FastifyInstance, LogController } from 'fastify'
+import { serializerCompiler, validatorCompiler } from 'fastify-type-provider-zod'
+import type { Logger } from 'pino'
+import type { Config } from './config.ts'
+import type { Sql } from './db/connect.ts'
+import type { Scope } from './db/scope.ts'
+import type { TicketSigner } from './domain/tickets.ts'
+import { PatchcordError } from './errors.ts'
+import { createAuthenticator, requireToken } from './http/auth.ts'
+import { answerClientError, answerErrors, sendError } from './http/errors.ts'
+import { checkGuards, createGuards, type Guards } from './http/guards.ts'
+import { type HealthOptions, serveHealth } from './http/health.ts'
+import { bodyBytesMax } from './http/limits.ts'
+import { serveOpenapi } from './http/openapi.ts'
+import { agentRoutes } from './http/routes/agents.ts'
+import { deliveryRoutes } from './http/routes/delivery.ts'
+import { inboxRoutes } from './http/routes/inbox.ts'
+import { messageRoutes } from './http/routes/messages.ts'
+import { presenceRoutes } from './http/routes/presence.ts'
+import { ticketRoutes } from './http/routes/tickets.ts'
+import { tokenRoutes } from './http/routes/tokens.ts'
+import { mcpEndpoint } from './mcp/endpoint.ts'
+import { attachRealtime, REALTIME_PATH } from './realtime/endpoint.ts'
+import type { Hub } from './realtime/hub.ts'
+import type { WakeBus } from './wakes/bus.ts'
+import type { Waiters } from './wakes/waiters.ts'
+
+export interface AppDeps {
+  config: Config
+  /** Connected as patchcord_api. */
+  sql: Sql
+  bus: WakeBus
+  waiters: Waiters
+  hub: Hub
+  /** null: no key to sign tickets with, so this server wakes nobody through Realtime. */
+  signer: TicketSigner | null
+  logger: Logger
+  version: string
+  timeouts?: Timeouts
+}
+
+/** Slow senders are cut off: a request's headers, then all of it, must have come in time; looked at every `checkMs`. */
+export interface Timeouts {
+  headersMs: number
+  requestMs: number
+  checkMs: number
+}
+const TIMEOUTS: Timeouts = { headersMs: 10_000, requestMs: 30_000, checkMs: 2_000 }
+/** Room for 10,000 listeners, each with a WebSocket and now and then a request. */
+const CONNECTIONS_MAX = 25_000
+const RESTART_SECONDS = 2
+
+/**
+ * The whole server but for its process and its database. `app.close()` answers waiters "restarting, call again", closes
+ * WebSockets with 1012, refuses what still comes with 503, and resolves when the requests under way have their answers.
+ */
+export async function buildApp(deps: AppDeps): Promise<FastifyInstance> {
+  const { config, sql, waiters, logger: log, version } = deps
+  const app = createApp(deps)
+  const guards = createGuards(config.publicUrl, [config.host])
+  const authenticate = createAuthenticator({ sql, unauthenticatedPerMinute: config.limits.unauthenticatedPerMinute })
+  const scopeFor = (tokenHash: string): Scope => ({ sql, tokenHash, limits: config.limits, bus: deps.bus })
+
+  answerErrors(app)
+  closeInOrder(app, deps, guards)
+  app.addHook('onRequest', async (request) => checkGuards(guards, request.headers))
+  await serveOpenapi(app, { version, publicUrl: config.publicUrl })
+  serveHealth(app, { sql, version, realtime: describeRealtime(deps) })
+  await app.register(mcpEndpoint, { authenticate, scopeFor, waiters, version, log })
+  await app.register(
+    async (api) => {
+      acceptEmptyBodies(api)
+      requireToken(api, { authenticate, scopeFor })
+      await api.register(tokenRoutes)
+      await api.register(messageRoutes)
+      await api.register(inboxRoutes)
+      await api.register(deliveryRoutes)
+      await api.register(agentRoutes)
+      await api.register(presenceRoutes)
+      await api.register(ticketRoutes, {
+        signer: deps.signer,
+        realtime: config.realtime,
+        supabase: config.supabase,
+        publicUrl: config.publicUrl,
+        realtimePath: REALTIME_PATH,
+      })
+    },
+    { prefix: '/api' },
+  )
+  await app.ready()
+  return app
+}
+
+function createApp({ config, logger, timeouts = TIMEOUTS }: AppDeps): FastifyInstance {
+  const app = Fastify({
+    loggerInstance: logger as FastifyBaseLogger,
+    logController: new LogController({ disableRequestLogging: true }),
+    bodyLimit: bodyBytesMax(config.limits.bodyCharactersMax),
+    requestTimeout: timeouts.requestMs,
+    http: { headersTimeout: timeouts.headersMs, connectionsCheckingInterval: timeouts.checkMs },
+    return503OnClosing: false,
+    clientErrorHandler: answerClientError,
+    frameworkErrors: (error, request, reply) => void sendError(error, request, reply),
+  })
+  // A string would pass as a body: what is not JSON is answered 415.
+  app.removeContentTypeParser('text/plain')
+  app.server.maxConnections = CONNECTIONS_MAX
+  app.setValidatorCompiler(validatorCompiler)
+  app.setSerializerCompiler(serializerCompiler)
+  app.addHook('onSend', async (_request, reply) => {
+    reply.headers({ 'cache-control': 'no-store', 'x-content-type-options': 'nosniff' })
+  })
+  app.addHook('onResponse', async (request, reply) => {
+    const { statusCode: status, elapsedTime } = reply
+    request.log.debug({ req: request.raw, status, milliseconds: Math.round(elapsedTime) }, 'request answered')
+  })
+  return app
+}
+
+/** Waiters first: their answers are written while connections still live. Then WebSockets, then the rest drains. */
+function closeInOrder(app: FastifyInstance, deps: AppDeps, guards: Guards): void {
+  const { waiters, hub, signer, config, logger: log } = deps
+  const realtime =
+    signer && config.realtime === 'builtin'
+      ? attachRealtime({ server: app.server, hub, verifier: signer, limits: config.limits, log, ...guards })
+      : null
+  let isClosing = false
+  app.addHook('preClose', async () => {
+    isClosing = true
+    waiters.close()
+    await realtime?.close()
+  })
+  // A connection that was kept alive would hold the server open until its client or a time-out ends it.
+  app.addHook('onSend', async (_request, reply) => {
+    if (isClosing) reply.header('connection', 'close')
+  })
+  app.addHook('onRequest', async () => {
+    if (!isClosing) return
+    throw new PatchcordError('unavailable', 'The server is restarting.', {
+      hint: 'Call again.',
+      retryAfterSeconds: RESTART_SECONDS,
+    })
+  })
+}
+
+function describeRealtime({ config, signer }: AppDeps): HealthOptions['realtime'] {
+  return signer ? config.realtime : 'not_configured'
+}
+
+/** Many HTTP clients name JSON as the type of a body that they do not send. */
+function acceptEmptyBodies(app: FastifyInstance): void {
+  const parse = app.getDefaultJsonParser('error', 'error')
+  app.addContentTypeParser('application/json', { parseAs: 'string' }, (request, body, done) => {
+    if (body === '') done(null, undefined)
+    else parse(request, body as string, done)
+  })
+}

@@ -1,0 +1,291 @@
+import { once } from 'node:events'
+import { readdirSync, readFileSync } from 'node:fs'
+import { type AddressInfo, createServer } from 'node:net'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { FastifyInstance } from 'fastify'
+import type { Logger } from 'pino'
+import { buildApp } from './app.ts'
+import { type Config, loadConfig, type Signing } from './config.ts'
+import { type ConnectionTarget, connect, describeTarget, type Sql } from './db/connect.ts'
+import { readOrCreateSigningSecret, startEmbedded } from './db/embedded/index.ts'
+import { openChannel } from './db/listen.ts'
+import { migrateExternal, supabaseFolder } from './db/migrate.ts'
+import { createTicketSigner } from './domain/tickets.ts'
+import { listRecentRevocations } from './domain/tokens.ts'
+import { StartError } from './errors.ts'
+import { createLogger } from './http/log.ts'
+import { createHub } from './realtime/hub.ts'
+import { createBus } from './wakes/bus.ts'
+import { startPeers } from './wakes/peers.ts'
+import { startReadBack } from './wakes/read-back.ts'
+import { startRevocations } from './wakes/revocations.ts'
+import { createWaiters } from './wakes/waiters.ts'
+
+const POOL_MAX = 10
+/** Answers under way have this long; together with Postgres' stop it stays under the 10 s that init systems grant. */
+const DRAIN_MS = 7_000
+/** The terminal sends Ctrl-C to npm and to us, and npm passes it on: one key press is two signals. */
+const SAME_KEY_PRESS_MS = 1_000
+const QUIT_MS = 3_000
+
+/** What was opened, to be closed in reverse order: by a failed start, by a signal, once. */
+class Life {
+  readonly #closers: (() => Promise<unknown>)[] = []
+  #closing: Promise<void> | null = null
+  app: FastifyInstance | null = null
+  isQuitting = false
+  stopPostgres: () => Promise<void> = async () => {}
+
+  onClose(close: () => Promise<unknown>): void {
+    this.#closers.push(close)
+  }
+
+  close(): Promise<void> {
+    this.#closing ??= this.#closeAll()
+    return this.#closing
+  }
+
+  /** One that fails keeps none of the others from closing. */
+  async #closeAll(): Promise<void> {
+    const errors: unknown[] = []
+    for (const close of this.#closers.reverse()) await close().catch((error: unknown) => errors.push(error))
+    if (errors.length > 0) throw errors[0]
+  }
+}
+
+interface Database {
+  api: ConnectionTarget
+  /** null: an operator migrates this database by hand. */
+  admin: ConnectionTarget | null
+  /** null: nothing to sign tickets with. */
+  signing: Signing | null
+}
+
+async function start(config: Config, log: Logger, life: Life): Promise<void> {
+  await requireFreePort(config)
+  const database = config.databaseUrl
+    ? await openExternal(config, config.databaseUrl, log)
+    : await openEmbedded(config, log, life)
+  if (database.admin) await setBroadcast(database.admin, config)
+  const signer = database.signing && (await createTicketSigner(database.signing))
+  const sql = connect(database.api, { max: POOL_MAX, applicationName: 'patchcord-api' })
+  life.onClose(() => sql.end({ timeout: 2 }))
+
+  const waiters = createWaiters(config.limits)
+  const bus = createBus(waiters)
+  const hub = createHub()
+  bus.addSink(hub)
+  const readBack = startReadBack({ sql, bus, log })
+  life.onClose(() => readBack.close())
+  if (config.databaseUrl) {
+    const target = { url: config.databaseListenUrl ?? config.databaseUrl }
+    const peers = await startPeers({
+      open: (name, handlers) => openChannel(target, name, handlers),
+      bus,
+      log,
+      onListening: () => readBack.now(),
+    })
+    life.onClose(() => peers.close())
+  }
+  const listRecent = (seconds: number) => listRecentRevocations(sql, seconds)
+  const revocations = startRevocations({ sockets: hub, listRecent, log })
+  life.onClose(() => revocations.close())
+
+  life.app = await buildApp({ config, sql, bus, waiters, hub, signer, logger: log, version: readVersion() })
+  life.onClose(() => drain(life.app as FastifyInstance))
+  await listen(life.app, config)
+  await announce(life.app, config, database.admin)
+}
+
+async function openEmbedded(config: Config, log: Logger, life: Life): Promise<Database> {
+  const embedded = await startEmbedded({ dataDir: config.dataDir, log: (line) => log.info(line) })
+  let stopping: Promise<void> | null = null
+  life.stopPostgres = () => {
+    stopping ??= embedded.stop()
+    return stopping
+  }
+  life.onClose(life.stopPostgres)
+  const signing = config.signing ?? { algorithm: 'HS256', secret: await readOrCreateSigningSecret(config.dataDir) }
+  return { api: embedded.api, admin: embedded.admin, signing }
+}
+
+async function openExternal(config: Config, databaseUrl: string, log: Logger): Promise<Database> {
+  const admin = config.databaseAdminUrl === null ? null : { url: config.databaseAdminUrl }
+  const api = { url: databaseUrl }
+  if (admin) {
+    await withDatabase('DATABASE_ADMIN_URL', admin, (sql) => migrateExternal(sql, (line) => log.info(line)))
+  }
+  await withDatabase('DATABASE_URL', api, async (sql) => {
+    await requireBoundRole(sql)
+    await requireCurrentSchema(sql)
+  })
+  return { api, admin, signing: config.signing }
+}
+
+/** Whoever bypasses row-level security would make every policy of the schema void. */
+async function requireBoundRole(sql: Sql): Promise<void> {
+  const [role] = await sql`
+    select rolname as name, rolsuper or rolbypassrls as "isUnbound" from pg_catalog.pg_roles where rolname = current_user`
+  if (!role?.isUnbound) return
+  throw new StartError(
+    `DATABASE_URL logs in as ${role.name}, which row-level security does not bind: use the login of patchcord_api, ` +
+      'which "npm run admin -- api-role" prints.',
+  )
+}
+
+async function requireCurrentSchema(sql: Sql): Promise<void> {
+  const wanted = readdirSync(join(supabaseFolder(), 'migrations')).sort().at(-1)?.split('_')[0] ?? ''
+  const [entry] = await sql`select to_regprocedure('patchcord.schema_version()') is not null as "isThere"`
+  const [row] = entry?.isThere ? await sql`select patchcord.schema_version() as version` : []
+  const version = (row?.version as string | null | undefined) ?? ''
+  if (version === wanted) return
+  if (version > wanted) throw new StartError('The database is ahead of this Patchcord: update Patchcord.')
+  throw new StartError(
+    'The database is not migrated to this version of Patchcord: set DATABASE_ADMIN_URL, or run "npm run admin -- migrate".',
+  )
+}
+
+/** The insert's trigger calls Supabase Realtime only where somebody listens there. */
+async function setBroadcast(admin: ConnectionTarget, config: Config): Promise<void> {
+  const sends = config.realtime !== 'builtin'
+  await withDatabase('DATABASE_ADMIN_URL', admin, async (sql) => {
+    await sql`update patchcord.settings set sends_broadcast = ${sends} where sends_broadcast <> ${sends}`
+  })
+}
+
+async function withDatabase<T>(variable: string, target: ConnectionTarget, work: (sql: Sql) => Promise<T>): Promise<T> {
+  const sql = connect(target, { max: 1, applicationName: 'patchcord-start' })
+  try {
+    return await work(sql)
+  } catch (error) {
+    if (error instanceof StartError) throw error
+    const { code, message } = error as { code?: string; message?: string }
+    throw new StartError(
+      `The database of ${variable} cannot be used (${describeTarget(target)}): ${message || code || 'no answer'}.`,
+      { cause: error },
+    )
+  } finally {
+    await sql.end({ timeout: 1 })
+  }
+}
+
+/** Before any data is touched; the real listening comes last, when everything behind it works. */
+async function requireFreePort(config: Config): Promise<void> {
+  if (config.port === 0) return
+  const probe = createServer()
+  try {
+    probe.listen(config.port, config.host)
+    await once(probe, 'listening')
+  } catch (error) {
+    throw toListenError(error, config)
+  }
+  probe.close()
+  await once(probe, 'close')
+}
+
+async function listen(app: FastifyInstance, config: Config): Promise<void> {
+  try {
+    await app.listen({ host: config.host, port: config.port })
+  } catch (error) {
+    throw toListenError(error, config)
+  }
+}
+
+function toListenError(error: unknown, { host, port }: Config): unknown {
+  const { code } = error as NodeJS.ErrnoException
+  const sentences: Record<string, string> = {
+    EADDRINUSE: `Port ${port} of ${host} is in use: stop the other program, or set PORT to another one.`,
+    EACCES: `Port ${port} needs more rights than this user has: set PORT to one above 1023.`,
+    EADDRNOTAVAIL: `HOST ${host} is not an address of this machine.`,
+    ENOTFOUND: `HOST ${host} is not an address of this machine.`,
+  }
+  const sentence = sentences[code ?? '']
+  return sentence === undefined ? error : new StartError(sentence, { cause: error })
+}
+
+/** Programs wait for the first of these lines. */
+async function announce(app: FastifyInstance, config: Config, admin: ConnectionTarget | null): Promise<void> {
+  const { address, family, port } = app.server.address() as AddressInfo
+  print(`Patchcord listens on http://${family === 'IPv6' ? `[${address}]` : address}:${port}`)
+  if (!config.databaseUrl) print(`Its data is in ${config.dataDir}`)
+  if (!admin || !(await isWithoutAgents(admin))) return
+  print('There are no agents yet. Make the first ones in another terminal:')
+  print('  npm run admin -- create-namespace acme')
+  print('  npm run admin -- create-agent alice@acme')
+  print('  npm run admin -- issue-token alice@acme')
+}
+
+function print(line: string): void {
+  process.stdout.write(`${line}\n`)
+}
+
+async function isWithoutAgents(admin: ConnectionTarget): Promise<boolean> {
+  return await withDatabase('DATABASE_ADMIN_URL', admin, async (sql) => {
+    const [agent] = await sql`select from patchcord.agents limit 1`
+    return !agent
+  })
+}
+
+/** Waiters and WebSockets are told first; what is still under way after DRAIN_MS is cut off. */
+async function drain(app: FastifyInstance): Promise<void> {
+  const timer = setTimeout(() => app.server.closeAllConnections(), DRAIN_MS)
+  await app.close()
+  clearTimeout(timer)
+}
+
+function readVersion(): string {
+  return (JSON.parse(readFileSync(join(supabaseFolder(), '..', 'package.json'), 'utf8')) as { version: string }).version
+}
+
+/** The first signal drains, a second one (another key press) only stops Postgres. */
+function obeySignals(life: Life, started: Promise<unknown>): void {
+  let firstAt: number | null = null
+  const onSignal = () => {
+    if (firstAt === null) {
+      firstAt = performance.now()
+      void started
+        .then(() => life.close())
+        .then(
+          () => process.exit(0),
+          (error) => quit(life, error),
+        )
+    } else if (performance.now() - firstAt > SAME_KEY_PRESS_MS) void quit(life, null)
+  }
+  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, onSignal)
+}
+
+async function quit(life: Life, error: unknown): Promise<never> {
+  life.isQuitting = true
+  if (error) process.stderr.write(`${error instanceof Error ? (error.stack ?? error.message) : String(error)}\n`)
+  const stopped = life.stopPostgres().catch(() => undefined) // The next start stops or adopts what is left.
+  await Promise.race([stopped, sleep(QUIT_MS)])
+  process.exit(1)
+}
+
+async function main(): Promise<void> {
+  const life = new Life()
+  try {
+    const config = loadConfig()
+    const log = createLogger(config.logLevel)
+    const die = (error: unknown) => {
+      log.fatal({ err: error }, 'uncaught error')
+      void quit(life, null)
+    }
+    process.on('uncaughtException', die)
+    process.on('unhandledRejection', die)
+    const started = start(config, log, life)
+    obeySignals(
+      life,
+      started.catch(() => undefined),
+    )
+    await started
+  } catch (error) {
+    if (life.isQuitting) return // What fails from now on fails because of that.
+    process.stderr.write(`${error instanceof StartError ? error.message : (error as Error).stack}\n`)
+    await life.close().catch(() => undefined) // Why the start failed has been said; this could only follow from it.
+    process.exit(1)
+  }
+}
+
+await main()

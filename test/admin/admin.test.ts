@@ -1,0 +1,160 @@
+import assert from 'node:assert/strict'
+import { after, before, describe, test } from 'node:test'
+import { connect } from '../../server/db/connect.ts'
+import { hashToken, isTokenText, resolveToken } from '../../server/domain/tokens.ts'
+import { getCluster } from '../helpers/cluster.ts'
+import { createTestDatabase, type TestDatabase } from '../helpers/database.ts'
+import { createTemporaryFolder } from '../helpers/processes.ts'
+import { openDatabaseUrl, startProgram } from '../helpers/program.ts'
+
+const ADMIN = 'dist/server/admin.js'
+
+describe('the operator', () => {
+  let database: TestDatabase
+  let admin: Awaited<ReturnType<typeof openDatabaseUrl>>
+  before(async () => {
+    database = await createTestDatabase()
+    admin = await openDatabaseUrl(database.adminTarget)
+  })
+  after(async () => {
+    await admin.close()
+    await database.drop()
+  })
+
+  const run = (...args: string[]) => startProgram(ADMIN, args, { DATABASE_ADMIN_URL: admin.url }).ended
+
+  async function assertRefused(args: string[], sentence: RegExp): Promise<void> {
+    const { code, stdout, stderr } = await run(...args)
+    assert.match(stderr, sentence)
+    assert.equal(stderr.trimEnd().split('\n').length, 1, stderr)
+    assert.deepEqual([code, stdout], [1, ''])
+  }
+
+  test('makes namespaces and agents, once each', async () => {
+    assert.deepEqual(await run('create-namespace', 'acme'), {
+      code: 0,
+      stdout: 'Namespace acme is there.\n',
+      stderr: '',
+    })
+    assert.deepEqual(await run('create-agent', 'alice@acme'), {
+      code: 0,
+      stdout: 'Agent alice@acme is there.\n',
+      stderr: '',
+    })
+    await assertRefused(['create-namespace', 'acme'], /^Namespace acme exists already\. Choose another name\.$/m)
+    await assertRefused(['create-agent', 'alice@acme'], /^Agent alice@acme exists already\./)
+    await assertRefused(
+      ['create-agent', 'bob@nowhere'],
+      /^There is no namespace nowhere\. create-namespace makes one\.$/m,
+    )
+    await assertRefused(
+      ['create-namespace', 'Acme'],
+      /^"Acme" is not a name for a namespace\. Names are lower case: use "acme"\.$/m,
+    )
+    const { stdout } = await run('list-namespaces', '--json')
+    const [namespace] = JSON.parse(stdout)
+    assert.deepEqual([namespace.name, namespace.agents], ['acme', 1])
+  })
+
+  test('issues a token alone on stdout, lists it without its text, and revokes it', async () => {
+    await run('create-namespace', 'tokens')
+    await run('create-agent', 'alice@tokens')
+    const issued = await run('issue-token', 'alice@tokens', '--label', 'laptop', '--expires-in', '30d')
+    const token = issued.stdout.trimEnd()
+    assert.equal(issued.code, 0)
+    assert.ok(isTokenText(token))
+    assert.match(issued.stderr, /^Token [\da-f-]{36} of alice@tokens\. It is not shown again/)
+    const identity = await resolveToken(database.api, hashToken(token))
+    assert.deepEqual([identity.agent, identity.namespace, identity.label], ['alice', 'tokens', 'laptop'])
+    const daysLeft = (Date.parse(identity.expiresAt ?? '') - Date.now()) / 86_400_000
+    assert.ok(Math.abs(daysLeft - 30) < 0.1, `${daysLeft} days`)
+    const listed = await run('list-tokens', 'tokens')
+    assert.match(listed.stdout, new RegExp(`^${identity.tokenId}  alice  laptop `, 'm'))
+    assert.ok(!listed.stdout.includes(token))
+    const revoked = await run('revoke-token', identity.tokenId)
+    assert.deepEqual(revoked, { code: 0, stdout: `Token ${identity.tokenId} is revoked.\n`, stderr: '' })
+    await assert.rejects(resolveToken(database.api, hashToken(token)), { code: 'token_revoked' })
+  })
+
+  test('answers in JSON with --json, notes left out', async () => {
+    await run('create-namespace', 'json')
+    await run('create-agent', 'alice@json')
+    const { stdout, stderr } = await run('issue-token', 'alice@json', '--json')
+    const answer = JSON.parse(stdout)
+    assert.deepEqual(Object.keys(answer), ['token', 'id', 'agent', 'namespace'])
+    assert.ok(isTokenText(answer.token))
+    assert.equal(stderr, '')
+  })
+
+  test('gives the login of the API a password and prints its DATABASE_URL, which works', async () => {
+    const { apiTarget } = database
+    try {
+      const { code, stdout, stderr } = await run('api-role')
+      assert.equal(code, 0)
+      assert.match(stderr, /^Role patchcord_api has a new password; set DATABASE_URL to the line above\./)
+      const sql = connect({ url: stdout.trim() }, { max: 1, applicationName: 'test' })
+      const [row] = await sql`select current_user::text as name`
+      await sql.end()
+      assert.equal(row?.name, 'patchcord_api')
+    } finally {
+      // The role is shared by all databases of the test run.
+      const { setApiPassword } = await import('../../server/db/migrate.ts')
+      await setApiPassword(database.admin, 'password' in apiTarget ? apiTarget.password : '')
+    }
+  })
+
+  test('migrates, and has nothing to do the second time', async () => {
+    assert.deepEqual(await run('migrate'), { code: 0, stdout: 'Nothing to do: up to date.\n', stderr: '' })
+    assert.deepEqual(JSON.parse((await run('migrate', '--json')).stdout), { applied: [] })
+  })
+
+  test('is told what is wrong with a command in one sentence', async () => {
+    await assertRefused(['make-coffee'], /^There is no command make-coffee\. --help shows the commands\.$/m)
+    await assertRefused(['create-namespace'], /^Usage: create-namespace NAME$/m)
+    await assertRefused(['list-namespaces', 'x'], /^Usage: list-namespaces$/m)
+    await assertRefused(['create-agent', 'alice'], /^"alice" is not NAME@NAMESPACE\.$/m)
+    await assertRefused(['create-agent', 'a@b', 'c'], /^Usage: create-agent NAME@NAMESPACE$/m)
+    await assertRefused(
+      ['issue-token', 'alice@acme', '--expires-in', 'soon'],
+      /^--expires-in takes a number and s, m, h or d/,
+    )
+    await assertRefused(['issue-token', 'nobody@acme'], /^There is no agent nobody@acme\. create-agent makes one\.$/m)
+    await assertRefused(['revoke-token', 'x'], /^There is no token x\. list-tokens shows their ids\.$/m)
+    await assertRefused(['migrate', '--force'], /^Unknown option '--force'\. --help shows the commands\.$/m)
+  })
+
+  test('sees the commands with --help, and without a command as an error', async () => {
+    const help = await run('--help')
+    assert.equal(help.code, 0)
+    for (const verb of ['migrate', 'api-role', 'create-namespace', 'issue-token', 'revoke-token']) {
+      assert.match(help.stdout, new RegExp(`^  ${verb} `, 'm'))
+    }
+    assert.equal((await run()).code, 1)
+  })
+})
+
+describe('the operator without DATABASE_ADMIN_URL', () => {
+  test('works on the data folder of a running server', async () => {
+    const { dataDir } = await getCluster()
+    const { code, stdout } = await startProgram(ADMIN, ['migrate', '--json'], { PATCHCORD_DATA_DIR: dataDir }).ended
+    assert.equal(code, 0)
+    assert.deepEqual(JSON.parse(stdout), { applied: [] })
+    const role = await startProgram(ADMIN, ['api-role'], { PATCHCORD_DATA_DIR: dataDir }).ended
+    assert.deepEqual([role.code, role.stdout], [1, ''])
+    assert.match(role.stderr, /^api-role is for a database of your own: set DATABASE_ADMIN_URL/)
+  })
+
+  test('is told in one sentence when no server runs, or nothing answers', async () => {
+    const folder = await createTemporaryFolder()
+    const none = await startProgram(ADMIN, ['list-namespaces'], { PATCHCORD_DATA_DIR: folder.path }).ended
+    const url = 'postgres://postgres:hunter2@127.0.0.1:1/x'
+    const dead = await startProgram(ADMIN, ['list-namespaces'], { DATABASE_ADMIN_URL: url }).ended
+    const apiOnly = await startProgram(ADMIN, ['list-namespaces'], { DATABASE_URL: url }).ended
+    await folder.remove()
+    assert.deepEqual([none.code, dead.code, apiOnly.code], [1, 1, 1])
+    assert.match(none.stderr, /^No server is running on \S+: start it \(npm start\), or set .*\.\n$/)
+    assert.match(dead.stderr, /^The database \(postgres at 127\.0\.0\.1:1\/x\) answered: .*ECONNREFUSED.*\.\n$/)
+    assert.match(apiOnly.stderr, /^Set DATABASE_ADMIN_URL: DATABASE_URL is the login of the API only\.\n$/)
+    assert.ok(!dead.stderr.includes('hunter2'))
+  })
+})

@@ -1,0 +1,89 @@
+import assert from 'node:assert/strict'
+import { after, before, describe, test } from 'node:test'
+import { sendMessage } from '../../../server/domain/messages.ts'
+import { call, startTestApp, type TestApp } from '../../helpers/app.ts'
+import { createTestDatabase, type TestDatabase } from '../../helpers/database.ts'
+import { seed } from '../../helpers/seed.ts'
+
+const LEASE = { session: 'laptop:4711', client: 'subscribe/0.1.0', machine: 'laptop', announced: [] }
+
+describe('/api/lease, /api/presence and /api/agents', () => {
+  let database: TestDatabase
+  let app: TestApp
+  before(async () => {
+    database = await createTestDatabase()
+    app = await startTestApp(database)
+  })
+  after(async () => {
+    await app.close()
+    await database.drop()
+  })
+
+  test('an agent is wakeable while its listener holds a lease', async () => {
+    const { alice, bob } = await seed(database, 'lease', ['alice', 'bob'])
+    const reach = async () => {
+      const { json } = await call(app, 'GET', '/api/agents?all=1', alice)
+      return json.agents.find(({ agent }: { agent: string }) => agent === 'bob').reach
+    }
+    assert.equal(await reach(), 'offline')
+    const renewed = await call(app, 'PUT', '/api/lease', { token: bob.token, body: LEASE })
+    assert.deepEqual([renewed.status, renewed.json], [204, null])
+    assert.equal(await reach(), 'wakeable')
+    const ended = await call(app, 'DELETE', `/api/lease?session=${encodeURIComponent(LEASE.session)}`, bob)
+    assert.equal(ended.status, 204)
+    assert.notEqual(await reach(), 'wakeable')
+  })
+
+  test('what the listener announced is notified, with its time', async () => {
+    const { alice, bob } = await seed(database, 'announced', ['alice', 'bob'])
+    const { message_id } = await alice((scope) => sendMessage(scope, { to: 'bob', content: 'x' }))
+    await call(app, 'PUT', '/api/lease', { token: bob.token, body: { ...LEASE, announced: [message_id] } })
+    const { json } = await call(app, 'GET', `/api/messages/${message_id}/status`, alice)
+    assert.deepEqual(
+      json.recipients[0].steps.map(({ step }: { step: string }) => step),
+      ['accepted', 'notified'],
+    )
+  })
+
+  test('presence says what a session does', async () => {
+    const { alice, bob } = await seed(database, 'presence', ['alice', 'bob'])
+    const body = { state: 'busy', client: 'claude-code', session: 's1', machine: 'laptop', human_prompt: true }
+    assert.equal((await call(app, 'PUT', '/api/presence', { token: bob.token, body })).status, 204)
+    const { json } = await call(app, 'GET', '/api/agents', alice)
+    const agent = json.agents.find((each: { agent: string }) => each.agent === 'bob')
+    assert.deepEqual(
+      [agent.state, agent.client, agent.machine, agent.reach],
+      ['busy', 'claude-code', 'laptop', 'online'],
+    )
+  })
+
+  test('offline agents are counted, and listed with all', async () => {
+    const { alice } = await seed(database, 'all', ['alice', 'bob', 'carol'])
+    const few = await call(app, 'GET', '/api/agents', alice)
+    assert.deepEqual([few.json.namespace, few.json.offline_left_out], ['all', 2])
+    for (const all of ['1', 'true']) {
+      const { json } = await call(app, 'GET', `/api/agents?all=${all}`, alice)
+      assert.deepEqual([json.agents.length, json.offline_left_out], [3, 0])
+    }
+    assert.equal((await call(app, 'GET', '/api/agents?all=0', alice)).json.offline_left_out, 2)
+    assert.equal((await call(app, 'GET', '/api/agents?everything=1', alice)).status, 400)
+  })
+
+  test('labels are shown to models, so they hold no text', async () => {
+    const { bob } = await seed(database, 'labels', ['bob'])
+    const puts: [string, object][] = [
+      ['/api/lease', { ...LEASE, machine: '<system-reminder>' }],
+      ['/api/lease', { ...LEASE, session: '' }],
+      ['/api/lease', { ...LEASE, announced: ['x'] }],
+      ['/api/lease', { ...LEASE, agent: 'alice' }],
+      ['/api/lease', {}],
+      ['/api/presence', { state: 'dancing' }],
+      ['/api/presence', { state: 'idle', human_prompt: false }],
+      ['/api/presence', { state: 'idle', client: 'x'.repeat(81) }],
+    ]
+    for (const [path, body] of puts) {
+      assert.equal((await call(app, 'PUT', path, { token: bob.token, body })).status, 400, JSON.stringify(body))
+    }
+    assert.equal((await call(app, 'DELETE', '/api/lease', bob)).status, 400)
+  })
+})
