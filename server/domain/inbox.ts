@@ -3,7 +3,7 @@ import { callEntry, type Scope } from '../db/scope.ts'
 import type { WaitEnd, Waiters } from '../wakes/waiters.ts'
 import { Agent, toAgent } from './agents.ts'
 import { MessageIds, SettledMessage } from './delivery.ts'
-import { AgentName, unknownAgents } from './names.ts'
+import { AgentFilter, nameOf, unknownAgents } from './names.ts'
 import { ThreadSlug } from './threads.ts'
 import { resolveToken } from './tokens.ts'
 
@@ -91,7 +91,7 @@ export type InboxPeek = z.output<typeof InboxPeek>
 
 export const WaitForMessage = z.strictObject({
   timeout_seconds: z.int().min(1).max(WAIT_SECONDS_MAX).default(WAIT_SECONDS_DEFAULT),
-  from: AgentName.optional().meta({ description: 'Only from this agent' }),
+  from: AgentFilter.optional().meta({ description: 'Only from this agent' }),
   thread: ThreadSlug.optional(),
 })
 export const WaitedMessage = z.object({
@@ -183,10 +183,11 @@ export async function waitForMessage(
   signal: AbortSignal,
 ): Promise<WaitedMessage> {
   const { agentId } = await resolveToken(scope.sql, scope.tokenHash)
+  const from = input.from && nameOf(input.from)
   const deadline = Date.now() + input.timeout_seconds * 1000
   for (;;) {
     const timeoutMs = Math.max(0, deadline - Date.now())
-    const wait = waiters.start({ agentId, from: input.from, thread: input.thread, timeoutMs, signal })
+    const wait = waiters.start({ agentId, from, thread: input.thread, timeoutMs, signal })
     const message = await fetchNextMessage(scope, input).catch(async (error: unknown) => {
       passOnUnlessTaken(scope, await wait.cancel(), null)
       throw error

@@ -5,7 +5,7 @@ import { PatchcordError } from '../errors.ts'
 import { attentionLimits, checkAttention } from './attention.ts'
 import { MessageId, MessageState, messageNotFound } from './delivery.ts'
 import { toInboxMessage } from './inbox.ts'
-import { AgentName, parseAddresses } from './names.ts'
+import { AgentFilter, parseAddresses } from './names.ts'
 import { ThreadSlug } from './threads.ts'
 
 const SHOWN_CHARACTERS = 8_000
@@ -64,7 +64,7 @@ export const RecallMessages = z.strictObject({
     .max(OFFSET_MAX)
     .optional()
     .meta({ description: 'Characters (with message_id) or messages to skip' }),
-  from: AgentName.optional(),
+  from: AgentFilter.optional(),
   thread: ThreadSlug.optional(),
   limit: z.int().min(1).max(RECALL_MAX).optional(),
 })
@@ -158,7 +158,8 @@ export async function recallMessages(scope: Scope, input: z.output<typeof Recall
         join patchcord.agents t on t.id = m.to_agent_uuid
       where (m.from_agent_uuid = ${me.agentId} or d.state not in ('new', 'unsent'))
         and (${id}::uuid is null or m.id = ${id}::uuid)
-        and (${from}::text is null or f.name = ${from})
+        and (${from}::text is null
+          or f.name = split_part(${from}, '@', 1) and split_part(${from}, '@', 2) in ('', ${me.namespace}))
         and (${thread}::text is null or m.thread = ${thread})
       group by m.id, f.name, m.thread, m.kind, m.urgency, m.reply_to, m.sent_at, b.content
       order by m.sent_at desc, m.id desc

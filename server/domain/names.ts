@@ -5,10 +5,15 @@ export const NAME_PATTERN = /^[a-z0-9](?:[a-z0-9._-]{0,38}[a-z0-9])?$/
 const NAME_RULE =
   'Names are 1 to 40 characters: a-z, 0-9, dot, underscore and hyphen, with a letter or digit at both ends.'
 
-/** The name of an agent as an argument that filters. */
-export const AgentName = z
+/** An agent as an argument that filters: `alice`, or `alice@acme` as messages show it. */
+export const AgentFilter = z
   .string()
-  .regex(NAME_PATTERN, 'the name of an agent: 1 to 40 of a-z, 0-9, dot, underscore and hyphen')
+  .regex(/^[a-z0-9][a-z0-9._-]{0,39}(?:@[a-z0-9][a-z0-9._-]{0,39})?$/, 'an agent is named like alice or alice@acme')
+
+/** The name in an address, without its namespace. */
+export function nameOf(address: string): string {
+  return address.split('@', 1)[0] ?? ''
+}
 
 /** The name of a namespace or an agent. Throws invalid, with the lower-case form as the hint where only capitals are wrong. */
 export function checkName(text: string, what: 'namespace' | 'agent'): string {

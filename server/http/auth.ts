@@ -4,7 +4,7 @@ import type { Sql } from '../db/connect.ts'
 import type { Identity, Scope } from '../db/scope.ts'
 import { hashToken, isTokenText, resolveToken } from '../domain/tokens.ts'
 import { type ErrorCode, PatchcordError } from '../errors.ts'
-import { createAddressLimiter } from './limits.ts'
+import { createAddressLimiter } from './address-limit.ts'
 
 /** Who sends a request, and the hash by which the database finds out again in every statement. */
 export interface Caller {

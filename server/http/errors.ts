@@ -4,7 +4,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { hasZodFastifySchemaValidationErrors } from 'fastify-type-provider-zod'
 import { translateDatabaseError } from '../db/errors.ts'
 import { PatchcordError } from '../errors.ts'
-import { toInvalid } from './invalid.ts'
+import { toInvalid } from './validation.ts'
 
 /** What every error answer holds. `details` are facts that belong to the error, such as the messages that closed the gate. */
 export interface ErrorBody {

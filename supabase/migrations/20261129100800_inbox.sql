@@ -194,7 +194,11 @@ begin
   end if;
   perform patchcord.assume(w);
   if p_from is not null then
-    v_from := array(select a.id from patchcord.agents a where a.name = p_from and a.namespace_uuid = w.namespace_id);
+    v_from := array(
+      select a.id from patchcord.agents a
+      where a.namespace_uuid = w.namespace_id and a.name = split_part(p_from, '@', 1)
+        and split_part(p_from, '@', 2) in ('', w.namespace)
+    );
     if cardinality(v_from) = 0 then
       return jsonb_build_object('outcome', 'unknown', 'unknown', array[p_from], 'agents', patchcord.roster());
     end if;

@@ -109,7 +109,11 @@ describe('inbox', () => {
     await report(alice, 'bob', 'from alice')
     await report(carol, 'bob', 'from carol')
     assert.equal((await bob((scope) => fetchNextMessage(scope, { from: 'carol' })))?.content, 'from carol')
-    assert.equal(await bob((scope) => fetchNextMessage(scope, { from: 'carol' })), null)
+    assert.equal(await bob((scope) => fetchNextMessage(scope, { from: 'carol@next' })), null)
+    await assert.rejects(
+      bob((scope) => fetchNextMessage(scope, { from: 'carol@elsewhere' })),
+      { code: 'not_found' },
+    )
     assert.equal(await bob((scope) => fetchNextMessage(scope, { thread: 'none' })), null)
     assert.equal((await bob((scope) => fetchNextMessage(scope, {})))?.content, 'from alice')
     await assert.rejects(

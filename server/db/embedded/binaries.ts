@@ -3,7 +3,7 @@ import { createRequire } from 'node:module'
 import { basename, dirname, join, relative } from 'node:path'
 import { StartError } from '../../errors.ts'
 import type { Account } from './account.ts'
-import { runAs, SET_DATABASE_URL } from './run.ts'
+import { runAs, SET_DATABASE_URL } from './run-as.ts'
 
 const PROBE_TIMEOUT_MS = 20_000
 const COPY_PREFIX = 'native-'

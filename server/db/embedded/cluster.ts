@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { StartError } from '../../errors.ts'
 import type { Account } from './account.ts'
 import type { Binaries } from './binaries.ts'
-import { runAs, SET_DATABASE_URL } from './run.ts'
+import { runAs, SET_DATABASE_URL } from './run-as.ts'
 import { findPasswords, writeDurably } from './secrets.ts'
 
 const INITDB_TIMEOUT_MS = 120_000

@@ -6,10 +6,11 @@ import { adoptOwner, clusterFolder, createCluster, hasCluster, requireFitting } 
 import { prepareDataFolder, requireReachable } from './data-folder.ts'
 import { DATABASE, prepareDatabase, type Targets } from './database.ts'
 import { acquireLock } from './lock.ts'
-import { choosePlace, type Place } from './place.ts'
-import { startPostmaster, stopPostgres } from './postmaster.ts'
-import { findRunning, removeForeign } from './postmaster-file.ts'
+import { stopOrphan } from './orphan.ts'
+import { startPostmaster } from './postmaster.ts'
+import { findRunning } from './postmaster-file.ts'
 import { findPasswords, type Passwords, readOrCreatePasswords } from './secrets.ts'
+import { choosePlace, type Place } from './socket-place.ts'
 
 export { readOrCreateSigningSecret } from './secrets.ts'
 
@@ -76,13 +77,7 @@ async function startCluster(options: EmbeddedOptions) {
   const passwords = await readOrCreatePasswords(dataDir)
   if (isNew) await createCluster({ dataDir, account, binaries, password: passwords.supabase_admin })
   await adoptOwner(folder, account)
-  const orphan = await findRunning(folder)
-  if (orphan) {
-    options.log('stopping the Postgres that an earlier server left running')
-    await stopPostgres(orphan.pid, folder, { binaries, account })
-  } else {
-    await removeForeign(folder)
-  }
+  await stopOrphan({ folder, account, binaries, log: options.log })
   const place = await choosePlace(dataDir, account)
   const { log, settings = {} } = options
   try {

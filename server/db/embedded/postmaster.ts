@@ -6,10 +6,10 @@ import { StartError } from '../../errors.ts'
 import type { Account } from './account.ts'
 import type { Binaries } from './binaries.ts'
 import { clusterFolder } from './cluster.ts'
-import type { Place } from './place.ts'
 import { readPostmasterFile } from './postmaster-file.ts'
 import { isAlive } from './process-info.ts'
-import { runAs, SET_DATABASE_URL, spawnAs } from './run.ts'
+import { runAs, SET_DATABASE_URL, spawnAs } from './run-as.ts'
+import type { Place } from './socket-place.ts'
 
 const READY_TIMEOUT_MS = 300_000 // Recovery after a crash replays what was written since the last checkpoint.
 const POLL_MS = 10

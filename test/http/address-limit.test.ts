@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { bodyBytesMax, createAddressLimiter } from '../../server/http/limits.ts'
+import { bodyBytesMax, createAddressLimiter } from '../../server/http/address-limit.ts'
 
 test('an address that used up its minute waits for the rest of it', () => {
   let now = 1_000

@@ -1,0 +1,136 @@
+import type { ServerResponse } from 'node:http'
+import { type NodeIncomingMessageLike, toNodeHandler } from '@modelcontextprotocol/node'
+import { type AuthInfo, createMcpHandler, type McpHttpHandler } from '@modelcontextprotocol/server'
+import type { FastifyBaseLogger, FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { PatchcordError } from '../errors.ts'
+import { createServerFactory, isLongCall, type McpCaller, type McpServerDeps } from './server.ts'
+
+const PATHS = ['/mcp', '/mcp/bearer']
+const KEEP_ALIVE_MS = 10_000
+/** How long answers in flight may take at shutdown; waits end at once. */
+const DRAIN_MS = 5_000
+
+export interface McpEndpointOptions extends McpServerDeps {
+  /** Throws a PatchcordError for who may not enter. Runs for every HTTP method, before the body is read. */
+  authenticate(request: FastifyRequest): Promise<McpCaller>
+  log: FastifyBaseLogger
+}
+
+interface Handlers {
+  /** JSON, or a stream once the call has something to say before its result. */
+  short: McpHttpHandler
+  /** A stream from the start. */
+  long: McpHttpHandler
+}
+
+/** MCP at `/mcp` and `/mcp/bearer`: both protocol eras, a server per request, nothing kept between requests. */
+export async function mcpEndpoint(app: FastifyInstance, options: McpEndpointOptions): Promise<void> {
+  const { log } = options
+  const factory = createServerFactory(options)
+  const onerror = (error: Error) => log.warn({ reason: error.message }, 'an MCP request was not served')
+  const common = { keepAliveMs: KEEP_ALIVE_MS, onerror }
+  const handlers = {
+    short: createMcpHandler(factory, common),
+    long: createMcpHandler(factory, { ...common, responseMode: 'sse' }),
+  }
+  const open = new Set<ServerResponse>()
+  app.addHook('onRequest', async (request) => {
+    Object.assign(request.raw, { auth: toAuthInfo(await options.authenticate(request)) })
+  })
+  app.removeContentTypeParser('application/json')
+  app.addContentTypeParser('application/json', { parseAs: 'string' }, async (_: FastifyRequest, body: string) =>
+    parseBody(body),
+  )
+  app.setErrorHandler((error: FastifyError | PatchcordError, _, reply) => answerError(error, reply, log))
+  for (const url of PATHS) app.all(url, (request, reply) => serve(handlers, open, request, reply))
+  app.addHook('preClose', async () => {
+    options.waiters.close()
+    await drain(open)
+    await Promise.all([handlers.short.close(), handlers.long.close()])
+  })
+}
+
+/** What the SDK hands to the factory. The token itself goes no further than `authenticate`. */
+function toAuthInfo(caller: McpCaller): AuthInfo {
+  return { token: '', clientId: caller.identity.agentId, scopes: [], extra: { ...caller } }
+}
+
+function parseBody(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    throw Object.assign(new Error('the body is not JSON'), { statusCode: 400 })
+  }
+}
+
+async function serve(
+  handlers: Handlers,
+  open: Set<ServerResponse>,
+  request: FastifyRequest,
+  reply: FastifyReply,
+): Promise<void> {
+  const response = reply.raw
+  open.add(response)
+  response.once('close', () => open.delete(response))
+  reply.hijack()
+  const { short, long } = handlers
+  const handler = isLongCall(request.body) ? { ...long, fetch: openAtOnce(long.fetch) } : short
+  await toNodeHandler(handler)(request.raw as NodeIncomingMessageLike, response, request.body ?? undefined)
+}
+
+/**
+ * Puts a comment before a stream: Node keeps headers back until the first byte of the body, and a client that waits for a
+ * message must not take the silence for a dead server.
+ */
+function openAtOnce(fetch: McpHttpHandler['fetch']): McpHttpHandler['fetch'] {
+  return async (request, options) => {
+    const response = await fetch(request, options)
+    if (response.body === null || response.headers.get('content-type') !== 'text/event-stream') return response
+    const comment = new TextEncoder().encode(': waiting\n\n')
+    const body = response.body.pipeThrough(new TransformStream({ start: (stream) => stream.enqueue(comment) }))
+    return new Response(body, response)
+  }
+}
+
+/** Waits for the answers in flight, and ends their connections, which clients would keep open for more. */
+async function drain(open: Set<ServerResponse>): Promise<void> {
+  const closed = [...open].map(
+    (response) =>
+      new Promise<void>((resolve) => {
+        response.once('finish', () => response.socket?.end())
+        response.once('close', resolve)
+      }),
+  )
+  if (closed.length === 0) return
+  let timer: NodeJS.Timeout | undefined
+  const late = new Promise((resolve) => {
+    timer = setTimeout(resolve, DRAIN_MS)
+  })
+  await Promise.race([Promise.all(closed), late])
+  clearTimeout(timer)
+}
+
+/** Who may not enter hears it in the words of the REST API; what is wrong with a body is JSON-RPC. */
+function answerError(error: FastifyError | PatchcordError, reply: FastifyReply, log: FastifyBaseLogger): FastifyReply {
+  if (error instanceof PatchcordError) return answerRefusal(error, reply)
+  const status = error.statusCode ?? 500
+  if (status >= 500) log.error({ err: error }, 'an MCP request failed')
+  const [code, message] = RPC_ERRORS[status] ?? (status < 500 ? INVALID_REQUEST : INTERNAL_ERROR)
+  return reply.code(status).send({ jsonrpc: '2.0', error: { code, message }, id: null })
+}
+
+const INVALID_REQUEST = [-32_600, 'Invalid request'] as const
+const INTERNAL_ERROR = [-32_603, 'Internal error'] as const
+const RPC_ERRORS: Record<number, readonly [code: number, message: string]> = {
+  400: [-32_700, 'Parse error: the body is not valid JSON'],
+  413: [-32_000, 'The body is too large'],
+  415: [-32_000, 'The content type must be application/json'],
+}
+
+function answerRefusal(error: PatchcordError, reply: FastifyReply): FastifyReply {
+  const { code, message, hint, retryAfterSeconds, status } = error
+  if (retryAfterSeconds !== undefined) reply.header('retry-after', retryAfterSeconds)
+  // RFC 9110 wants a challenge with every 401. It names no metadata: clients would start a sign-in that does not exist.
+  if (status === 401) reply.header('www-authenticate', 'Bearer')
+  return reply.code(status).send({ error: { code, message, ...(hint !== undefined && { hint }) } })
+}

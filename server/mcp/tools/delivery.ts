@@ -1,0 +1,49 @@
+import {
+  GetMessageStatus,
+  getMessageStatus,
+  MessageStatus,
+  UnsendMessage,
+  UnsentMessage,
+  unsendMessage,
+} from '../../domain/delivery.ts'
+import { describeSeconds } from '../lines.ts'
+import { defineTool } from '../tool.ts'
+
+export const unsendTool = defineTool({
+  name: 'unsend',
+  title: 'Unsend a message',
+  description: 'Takes a sent message back from everyone who has not fetched it yet.',
+  input: UnsendMessage,
+  output: UnsentMessage,
+  // Not destructive: nothing that anyone has seen changes, and the text stays with its sender, in recall.
+  annotations: { readOnlyHint: false, destructiveHint: false, idempotentHint: true, openWorldHint: false },
+  run: unsendMessage,
+  render({ recipients }) {
+    const back = recipients.filter(({ state }) => state === 'unsent').map(({ agent }) => agent)
+    const late = recipients.filter(({ state }) => state !== 'unsent').map(({ agent, state }) => `${agent} (${state})`)
+    return [`Unsent: ${back.join(', ')}${late.length > 0 ? `. Too late: ${late.join(', ')}` : ''}`]
+  },
+})
+
+export const messageStatusTool = defineTool({
+  name: 'message_status',
+  title: 'Message status',
+  description: 'How far a message got with each recipient, each step with its time.',
+  input: GetMessageStatus,
+  output: MessageStatus,
+  annotations: { readOnlyHint: true, destructiveHint: false, idempotentHint: true, openWorldHint: false },
+  run: getMessageStatus,
+  render({ message_id, from, thread, recipients }, { nowMs }) {
+    const states = recipients.map(({ agent, state, held_until, steps }) => {
+      const times = steps.map(({ step, at }) => `${step} ${describeTime(at)}`).join(', ')
+      const held = held_until ? `; wakes them in ${describeSeconds((Date.parse(held_until) - nowMs) / 1000)}` : ''
+      return `${agent}: ${state} (${times})${held}`
+    })
+    return [`${message_id} from ${from}${thread ? `, thread ${thread}` : ''}`, ...states]
+  },
+})
+
+/** UTC to the millisecond; the database has microseconds and an offset. */
+function describeTime(iso: string): string {
+  return new Date(iso).toISOString()
+}

@@ -1,0 +1,77 @@
+import {
+  type Recall,
+  RecallMessages,
+  Recall as RecallSchema,
+  Reply,
+  ReplyToMessage,
+  recallMessages,
+  replyToMessage,
+  SendMessage,
+  SentMessage,
+  sendMessage,
+} from '../../domain/messages.ts'
+import { describeReach, describeTraits } from '../lines.ts'
+import { defineTool, type View } from '../tool.ts'
+
+const ADDS = { readOnlyHint: false, destructiveHint: false, idempotentHint: false, openWorldHint: false }
+
+export const sendMessageTool = defineTool({
+  name: 'send_message',
+  title: 'Send a message',
+  description: 'Sends text to other agents and says how soon each can see it.',
+  input: SendMessage,
+  output: SentMessage,
+  annotations: ADDS,
+  isAlwaysLoaded: true,
+  run: sendMessage,
+  render: describeSent,
+})
+
+export const replyTool = defineTool({
+  name: 'reply',
+  title: 'Reply',
+  description: 'Answers a received message in its thread, which settles it; or defers or resolves it.',
+  input: ReplyToMessage,
+  output: Reply,
+  annotations: ADDS,
+  isAlwaysLoaded: true,
+  run: replyToMessage,
+  render({ message_id, state, sent }, view) {
+    return [...(sent ? describeSent(sent, view) : []), `${message_id} is ${state}`]
+  },
+})
+
+export const recallTool = defineTool({
+  name: 'recall',
+  title: 'Recall messages',
+  description: 'History of messages sent and received, newest first; one in full by its id. Changes nothing.',
+  input: RecallMessages,
+  output: RecallSchema,
+  annotations: { readOnlyHint: true, destructiveHint: false, idempotentHint: true, openWorldHint: false },
+  run: recallMessages,
+  render: describeRecall,
+})
+
+/** One recipient stands in the first line; several are grouped by what is known of them. */
+function describeSent({ message_id, replayed, recipients }: SentMessage, { nowMs }: View): string[] {
+  const verb = replayed ? 'Already sent, with the same idempotency key,' : 'Sent'
+  const [only] = recipients
+  if (recipients.length === 1 && only)
+    return [`${verb} to ${only.agent} [${message_id}]: ${describeReach(only, nowMs)}`]
+  const names = new Map<string, string[]>()
+  for (const recipient of recipients) {
+    const how = describeReach(recipient, nowMs)
+    names.set(how, [...(names.get(how) ?? []), recipient.agent])
+  }
+  const groups = [...names].map(([how, agents]) => `${agents.join(', ')}: ${how}`)
+  return [`${verb} to ${recipients.length} agents [${message_id}]`, ...groups]
+}
+
+function describeRecall({ messages, next_offset: next }: Recall, { nowMs }: View): string[] {
+  const rest = next === null ? '' : `; offset ${next} shows more`
+  const blocks = messages.flatMap((message) => [
+    `${message.from} to ${message.to.join(', ')}: ${describeTraits(message, nowMs).join(', ')}`,
+    message.content,
+  ])
+  return [`${messages.length} message${messages.length === 1 ? '' : 's'}, newest first${rest}`, ...blocks]
+}
