@@ -1,3 +1,4 @@
+import type { Server } from 'node:http'
 import Fastify, { type FastifyBaseLogger, type FastifyInstance, LogController } from 'fastify'
 import { serializerCompiler, validatorCompiler } from 'fastify-type-provider-zod'
 import type { Logger } from 'pino'
@@ -125,10 +126,13 @@ function closeInOrder(app: FastifyInstance, deps: AppDeps, guards: Guards): void
       ? attachRealtime({ server: app.server, hub, verifier: signer, limits: config.limits, log, ...guards })
       : null
   let isClosing = false
+  const requests = countRequests(app.server)
   app.addHook('preClose', async () => {
     isClosing = true
     waiters.close()
     await realtime?.close()
+    // A connection on which nothing was ever asked counts as busy, and would hold the server until it is cut off.
+    requests.onNone(() => app.server.closeAllConnections())
   })
   // A connection that was kept alive would hold the server open until its client or a time-out ends it.
   app.addHook('onSend', async (_request, reply) => {
@@ -141,6 +145,25 @@ function closeInOrder(app: FastifyInstance, deps: AppDeps, guards: Guards): void
       retryAfterSeconds: RESTART_SECONDS,
     })
   })
+}
+
+/** Requests under way; `onNone` calls back when there is none, now or each time it comes to that. */
+function countRequests(server: Server): { onNone(tell: () => void): void } {
+  let count = 0
+  let tellNone = () => {}
+  server.on('request', (_request, response) => {
+    count++
+    response.once('close', () => {
+      count--
+      if (count === 0) tellNone()
+    })
+  })
+  return {
+    onNone(tell) {
+      tellNone = tell
+      if (count === 0) tell()
+    },
+  }
 }
 
 function describeRealtime({ config, signer }: AppDeps): HealthOptions['realtime'] {

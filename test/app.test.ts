@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { Agent, request } from 'node:http'
+import { connect } from 'node:net'
 import { after, before, describe, test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { WebSocket } from 'ws'
@@ -54,6 +55,18 @@ describe('a server that stops', () => {
     await closing
     agent.destroy()
     assert.ok(performance.now() - releasedAt < 5_000, 'kept-alive connections do not hold it open')
+  })
+
+  test('is not held by a connection on which nothing was ever asked', async () => {
+    const app = await startTestApp(database)
+    const silent = connect(Number(new URL(app.url).port), '127.0.0.1')
+    silent.on('error', () => {})
+    await once(silent, 'connect')
+    await call(app, 'GET', '/health')
+    const startedAt = performance.now()
+    await app.close()
+    assert.ok(performance.now() - startedAt < 3_000)
+    silent.destroy()
   })
 
   test('answers what comes while it drains with 503, Retry-After and the end of the connection', async () => {
