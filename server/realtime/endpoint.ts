@@ -82,15 +82,9 @@ export function attachRealtime(options: RealtimeOptions): { close(): Promise<voi
   }
 
   async function upgrade(request: IncomingMessage, socket: Duplex, head: Buffer): Promise<void> {
-    checkOrigin(request, options)
-    const { serializer, apikey } = readHandshake(request)
-    const claims = await verifyApikey(apikey, options)
+    const { serializer, claims, tokenId } = await admit(request, options)
     if (isClosing) throw new Refused(503, { error: 'Realtime is restarting' })
     if (socket.destroyed) return
-    const tokenId = typeof claims.token === 'string' ? claims.token : null
-    if (tokenId !== null && !options.hub.hasRoom(tokenId, options.limits.connectionsPerTokenMax)) {
-      throw new Refused(429, { error: 'Too many connected users' }, true)
-    }
     wss.handleUpgrade(request, socket, head, (webSocket) => {
       const connection = open(webSocket, serializer, claims)
       if (tokenId !== null) options.hub.tie(connection, tokenId, options.limits.connectionsPerTokenMax)
@@ -122,13 +116,30 @@ export function attachRealtime(options: RealtimeOptions): { close(): Promise<voi
       clearInterval(sweep)
       context.clear()
       for (const socket of handshakes) socket.destroy()
-      for (const connection of connections) connection.close(1012)
-      await untilEmpty(connections, SHUTDOWN_MS)
-      for (const connection of [...connections]) connection.terminate()
-      await untilEmpty(connections, SHUTDOWN_MS)
+      await closeAll(connections)
       options.server.off('upgrade', listener)
     },
   }
+}
+
+/** Who may open a WebSocket, before there is one. Throws Refused. */
+async function admit(request: IncomingMessage, options: RealtimeOptions) {
+  checkOrigin(request, options)
+  const { serializer, apikey } = readHandshake(request)
+  const claims = await verifyApikey(apikey, options)
+  const tokenId = typeof claims.token === 'string' ? claims.token : null
+  if (tokenId !== null && !options.hub.hasRoom(tokenId, options.limits.connectionsPerTokenMax)) {
+    throw new Refused(429, { error: 'Too many connected users' }, true)
+  }
+  return { serializer, claims, tokenId }
+}
+
+/** Tells everybody of the restart, and cuts off who does not answer. */
+async function closeAll(connections: Set<Connection>): Promise<void> {
+  for (const connection of connections) connection.close(1012)
+  await untilEmpty(connections, SHUTDOWN_MS)
+  for (const connection of [...connections]) connection.terminate()
+  await untilEmpty(connections, SHUTDOWN_MS)
 }
 
 /** Before anything else: a page of another site, or a name that was made to point here, learns nothing. */
