@@ -12,7 +12,16 @@ import { describeError, toOneLine } from './lib/text.mjs'
 /** What a reader of stderr that does not read may cost us. */
 const LOG_BYTES_MAX = 64 * 1024
 
-const isAuto = process.argv.includes('--auto')
+const USAGE =
+  'usage: node subscribe.mjs [--auto]   prints one line per wake; --auto: for plugins, speaks to trusted servers only'
+
+const [option, ...more] = process.argv.slice(2)
+const isAuto = option === '--auto'
+if (option !== undefined && (!isAuto || more.length > 0)) {
+  // A mistyped --auto must not speak to a server that nobody trusts. stdout stays silent, whatever reads it.
+  process.stderr.write(`subscribe: ${USAGE}\n`)
+  process.exit(option === '--help' ? 0 : 1)
+}
 const settings = readSettings()
 const lines = new Lines({ stream: process.stdout, times: settings.times, onClosed: () => void exit(0) })
 const supervisor = new Supervisor({ settings, folder: findFolder(), lines, log })

@@ -64,7 +64,7 @@ export async function buildApp(deps: AppDeps): Promise<FastifyInstance> {
 
   answerErrors(app)
   closeInOrder(app, deps, guards)
-  app.addHook('onRequest', async (request) => checkGuards(guards, request.headers))
+  app.addHook('onRequest', async (request) => checkGuards(guards, request.raw))
   await serveOpenapi(app, { version, publicUrl: config.publicUrl })
   serveHealth(app, { sql, version, realtime: describeRealtime(deps) })
   await app.register(mcpEndpoint, { authenticate, scopeFor, waiters, version, log })

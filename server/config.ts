@@ -172,7 +172,9 @@ function readSigning(env: Environment): Signing | null {
 
 function readLimits(env: Environment): Limits {
   if (!env.PATCHCORD_LIMITS) return Limits.parse({})
-  const parsed = Limits.safeParse(parseJson(env.PATCHCORD_LIMITS))
+  const json = parseJson(env.PATCHCORD_LIMITS)
+  if (json === undefined) throw new StartError('PATCHCORD_LIMITS is not valid JSON.')
+  const parsed = Limits.safeParse(json)
   if (parsed.success) return parsed.data
   const issue = parsed.error.issues[0]
   const at = issue?.path.length ? ` (${issue.path.join('.')}: ${issue.message})` : ` (${issue?.message})`

@@ -674,11 +674,11 @@ comment on function patchcord.fetch_next(text,text,text) is 'Entry: fetches the 
 grant execute on function patchcord.fetch_next(text,text,text) to patchcord_api;
 
 create or replace FUNCTION patchcord.find_recipients(p_to text[], p_namespaces text[])
- RETURNS TABLE(name text, agent_uuid uuid)
+ RETURNS TABLE(address text, agent_uuid uuid)
  LANGUAGE sql
  STABLE
 AS $function$
-  select distinct on (r.place) r.name, a.id
+  select distinct on (r.place) r.name || coalesce('@' || r.namespace, ''), a.id
   from unnest(p_to, p_namespaces) with ordinality as r (name, namespace, place)
     left join patchcord.namespaces n on n.id = patchcord.claim_namespace() and n.name = coalesce(r.namespace, n.name)
     left join patchcord.agents a on a.namespace_uuid = n.id and a.name = r.name and a.deleted_at is null
@@ -1099,13 +1099,17 @@ declare
   v_full text[];
   v_answer jsonb := jsonb_build_object('outcome', 'settled');
 begin
-  select r.id, r.thread_uuid, r.thread, r.from_agent_uuid, a.name, a.deleted_at into m
+  select r.id, r.thread_uuid, r.thread, r.from_agent_uuid, a.name, a.deleted_at, d.state into m
   from patchcord.agent_messages r
     join patchcord.deliveries d on d.message_id = r.id and d.to_agent_uuid = r.to_agent_uuid and d.state <> 'unsent'
     join patchcord.agents a on a.id = r.from_agent_uuid
   where r.id = p_id and r.to_agent_uuid = v_me;
   if not found then
     return jsonb_build_object('outcome', 'not_found');
+  end if;
+  if m.state = 'new' then
+    -- Nobody has seen it: settling it would hide its text for good.
+    return jsonb_build_object('outcome', 'unseen');
   end if;
   if p_content is not null then
     if m.deleted_at is not null then
@@ -1118,13 +1122,8 @@ begin
     end if;
   end if;
   perform patchcord.move_deliveries(array[p_id],
-    case p_state when 'resolved' then array['new', 'open', 'deferred', 'answered', 'done']
-      else array['new', 'open', 'deferred'] end, p_state);
-  if exists (
-    select from patchcord.deliveries d where d.message_id = p_id and d.to_agent_uuid = v_me and d.state = 'unsent'
-  ) then
-    return jsonb_build_object('outcome', 'not_found');
-  end if;
+    case p_state when 'resolved' then array['open', 'deferred', 'answered', 'done']
+      else array['open', 'deferred'] end, p_state);
   update patchcord.threads set
     resolved_at = case when p_state = 'resolved' then clock_timestamp() end,
     resolved_by_uuid = case when p_state = 'resolved' then v_me end
@@ -1164,7 +1163,7 @@ begin
 end
 $function$
 ;
-comment on function patchcord.reply_message(text,uuid,text,text,text,text,jsonb) is 'Entry: answers, defers or resolves a message that the caller received. Outcome sent, settled, not_found, or as of send_message.';
+comment on function patchcord.reply_message(text,uuid,text,text,text,text,jsonb) is 'Entry: answers, defers or resolves a message that the caller received. Outcome sent, settled, unseen, not_found, or as of send_message.';
 grant execute on function patchcord.reply_message(text,uuid,text,text,text,text,jsonb) to patchcord_api;
 
 create or replace FUNCTION patchcord.report_presence(p_hash text, p_state text, p_client text, p_session text, p_machine text, p_human_prompt boolean)
@@ -1257,7 +1256,7 @@ begin
     );
   else
     select array_agg(distinct r.agent_uuid) filter (where r.agent_uuid is not null),
-      coalesce(array_agg(r.name) filter (where r.agent_uuid is null), '{}')
+      coalesce(array_agg(r.address) filter (where r.agent_uuid is null), '{}')
     from patchcord.find_recipients(p_to, p_namespaces) r into v_recipients, v_unknown;
   end if;
   -- A list is all or nothing.

@@ -19,6 +19,7 @@ import {
 
 const WAKE_TIMEOUT_MS = 30_000
 const WAKE_PAUSE_MS = 2_000
+const REPORT_MS = 500
 const NAMESPACE = 'demo'
 
 interface Actor {
@@ -115,6 +116,8 @@ async function converse(alice: Actor, bob: Actor): Promise<void> {
   const reply = await callTool(bob, 'reply', { message_id: message?.message_id, content: '8787, see PORT.' })
   say(`(alice was woken ${formatWake((await aliceWoken) - reply.at)})`)
   await callTool(alice, 'inbox', {})
+  // The listener reports what it has announced within 250 ms.
+  await new Promise((resolve) => setTimeout(resolve, REPORT_MS))
   await callTool(alice, 'message_status', { message_id: message?.message_id })
 }
 

@@ -88,7 +88,8 @@ export function readSettings(env = process.env) {
 
 /** What the API takes for a session, client or machine. @param {string} text */
 function toLabel(text) {
-  return text.replace(/[^\w.:@/+ -]/g, '-').slice(0, 80) || 'unknown'
+  const label = text.replace(/[^\w.:@/+-]/g, '-').slice(0, 40)
+  return /^[A-Za-z0-9]/.test(label) ? label : 'unknown'
 }
 
 /** @param {Environment} env */

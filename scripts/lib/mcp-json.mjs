@@ -146,16 +146,39 @@ function readEntries(entries, lookup, notes) {
     if (!name.startsWith('patchcord') && token === null) continue
     const base = typeof entry.url === 'string' ? parseBase(expandUrl(entry.url, lookup)) : null
     if (base !== null && token !== null) identities.set(`${base.base} ${token}`, { ...base, token })
-    else notes.push(`${toOneLine(name, 40)}: ${describeProblem(entry.url, base, token)}`)
+    else notes.push(`${toOneLine(name, 40)}: ${describeProblem(entry, base, token, lookup)}`)
   }
   return [...identities.values()]
 }
 
-/** @param {unknown} url @param {unknown} base @param {string | null} token */
-function describeProblem(url, base, token) {
+/** @param {Record<string, unknown>} entry @param {unknown} base @param {string | null} token @param {Lookup} lookup */
+function describeProblem({ url, headers }, base, token, lookup) {
   if (typeof url !== 'string') return 'no url'
   if (base === null) return 'the url is not https, or http to this machine'
-  return token === null ? 'Authorization is not "Bearer" and a Patchcord token' : ''
+  return token === null ? describeToken(headers, lookup) : ''
+}
+
+/**
+ * What a person most likely did wrong with the token. Never quotes the value, which may be another secret.
+ * @param {unknown} headers @param {Lookup} lookup
+ */
+function describeToken(headers, lookup) {
+  const value = isRecord(headers)
+    ? Object.entries(headers).find(([name]) => name.toLowerCase() === 'authorization')?.[1]
+    : null
+  if (typeof value !== 'string') return 'there is no Authorization header'
+  const unset = [...value.matchAll(PLACEHOLDER)].find(
+    ([, name = '', fallback]) => !lookup(name) && fallback === undefined,
+  )
+  if (unset) return `the variable ${toOneLine(unset[1] ?? '', 60)} of Authorization is not set`
+  if (/\bpc_/.test(expand(value, lookup)))
+    return 'the token in Authorization is mistyped or cut off (its checksum is wrong)'
+  return 'Authorization is not "Bearer" and a Patchcord token'
+}
+
+/** @param {string} template @param {Lookup} lookup */
+function expand(template, lookup) {
+  return template.replace(PLACEHOLDER, (_all, variable, fallback) => lookup(variable) || (fallback ?? ''))
 }
 
 /** @param {unknown} headers @param {Lookup} lookup @returns {string | null} */
@@ -163,8 +186,7 @@ function readBearer(headers, lookup) {
   if (!isRecord(headers)) return null
   for (const [name, value] of Object.entries(headers)) {
     if (name.toLowerCase() !== 'authorization' || typeof value !== 'string') continue
-    const expanded = value.replace(PLACEHOLDER, (_all, variable, fallback) => lookup(variable) || (fallback ?? ''))
-    const token = /^\s*Bearer\s+(\S+)\s*$/i.exec(expanded)?.[1]
+    const token = /^\s*Bearer\s+(\S+)\s*$/i.exec(expand(value, lookup))?.[1]
     if (isTokenText(token)) return token
   }
   return null

@@ -3,6 +3,7 @@ import type { Sql } from '../db/connect.ts'
 import { asAgent, type Scope } from '../db/scope.ts'
 import { PatchcordError } from '../errors.ts'
 import { checkName } from './names.ts'
+import { findNamespaceId } from './namespaces.ts'
 
 export const ListAgents = z.strictObject({
   all: z.boolean().optional().meta({ description: 'Also who is offline' }),
@@ -52,10 +53,9 @@ export async function listAgents(scope: Scope, input: z.output<typeof ListAgents
 /** For operators. Throws invalid, not_found for the namespace, or conflict for a taken name. */
 export async function createAgent(admin: Sql, input: { namespace: string; name: string }): Promise<{ id: string }> {
   const name = checkName(input.name, 'agent')
-  const [namespace] = await admin`select id from patchcord.namespaces where name = ${input.namespace}`
-  if (!namespace) throw unknownNamespace(input.namespace)
+  const namespaceId = await findNamespaceId(admin, input.namespace)
   const [row] = await admin`
-    insert into patchcord.agents (namespace_uuid, name) values (${namespace.id as string}, ${name})
+    insert into patchcord.agents (namespace_uuid, name) values (${namespaceId}, ${name})
     on conflict (namespace_uuid, name) do nothing returning id`
   if (row) return { id: row.id as string }
   throw new PatchcordError('conflict', `Agent ${name}@${input.namespace} exists already.`, {
@@ -72,8 +72,4 @@ export async function findAgentId(admin: Sql, input: { namespace: string; agent:
   throw new PatchcordError('not_found', `There is no agent ${input.agent}@${input.namespace}.`, {
     hint: 'create-agent makes one.',
   })
-}
-
-function unknownNamespace(name: string): PatchcordError {
-  return new PatchcordError('not_found', `There is no namespace ${name}.`, { hint: 'create-namespace makes one.' })
 }

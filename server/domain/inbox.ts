@@ -1,6 +1,7 @@
 import { z } from 'zod'
 import { callEntry, type Scope } from '../db/scope.ts'
-import type { WaitEnd, Waiters } from '../wakes/waiters.ts'
+import type { Wake } from '../wakes/bus.ts'
+import type { Waiters } from '../wakes/waiters.ts'
 import { Agent, toAgent } from './agents.ts'
 import { MessageIds, SettledMessage } from './delivery.ts'
 import { AgentFilter, nameOf, unknownAgents } from './names.ts'
@@ -185,23 +186,29 @@ export async function waitForMessage(
   const { agentId } = await resolveToken(scope.sql, scope.tokenHash)
   const from = input.from && nameOf(input.from)
   const deadline = Date.now() + input.timeout_seconds * 1000
-  for (;;) {
-    const timeoutMs = Math.max(0, deadline - Date.now())
-    const wait = waiters.start({ agentId, from, thread: input.thread, timeoutMs, signal })
-    const message = await fetchNextMessage(scope, input).catch(async (error: unknown) => {
-      passOnUnlessTaken(scope, await wait.cancel(), null)
-      throw error
-    })
-    const end = message ? await wait.cancel() : await wait.ended
-    if (message || signal.aborted) passOnUnlessTaken(scope, end, message)
-    if (message) return { end: 'message', message }
-    if (signal.aborted || end.how === 'aborted') return { end: 'aborted', message: null }
-    if (end.how === 'closing') return { end: 'restarting', message: null }
-    if (end.how === 'timeout') return { end: 'timeout', message: null }
+  /** Wakes that were taken from the listener for this call: whatever it does not answer with is given back. */
+  const taken: Wake[] = []
+  let message: InboxMessage | null = null
+  try {
+    for (;;) {
+      const timeoutMs = Math.max(0, deadline - Date.now())
+      const wait = waiters.start({ agentId, from, thread: input.thread, timeoutMs, signal })
+      const fetched = fetchNextMessage(scope, input).then((next) => {
+        message = next
+      })
+      const end = await fetched.then(
+        () => (message ? wait.cancel() : wait.ended),
+        () => wait.cancel(),
+      )
+      if (end.how === 'woken') taken.push(end.wake)
+      await fetched
+      if (message) return { end: 'message', message }
+      if (end.how === 'timeout') return { end: 'timeout', message }
+      if (end.how === 'closing') return { end: 'restarting', message }
+      if (end.how === 'aborted' || signal.aborted) return { end: 'aborted', message }
+    }
+  } finally {
+    const answered = (message as InboxMessage | null)?.message_id
+    for (const wake of taken) if (wake.id !== answered) scope.bus.passOn(wake)
   }
-}
-
-/** A wake that the wait took and this call does not answer with belongs to the agent's listener. */
-function passOnUnlessTaken(scope: Scope, end: WaitEnd, message: InboxMessage | null): void {
-  if (end.how === 'woken' && end.wake.id !== message?.message_id) scope.bus.passOn(end.wake)
 }

@@ -132,6 +132,11 @@ export async function replyToMessage(scope: Scope, input: z.output<typeof ReplyT
         as answer`,
   )
   if (answer.outcome === 'not_found') throw messageNotFound()
+  if (answer.outcome === 'unseen') {
+    throw new PatchcordError('conflict', 'That message is still new: nobody has seen its text. Nothing was changed.', {
+      hint: 'Fetch the inbox first.',
+    })
+  }
   checkAttention(answer, toInboxMessage)
   return {
     message_id: input.message_id,
@@ -193,13 +198,18 @@ function toSentMessage(answer: Outcome): SentMessage {
 
 function checkContent(scope: Scope, content: string): void {
   const max = scope.limits.bodyCharactersMax
-  // NUL is the one character that Postgres cannot store in text.
-  if (content.includes('\0'))
-    throw new PatchcordError('invalid', 'The text holds a NUL character.', { hint: 'Remove it.' })
-  if (content.length <= max || [...content].length <= max) return
-  throw new PatchcordError('too_large', `The text is longer than ${max} characters. Nothing was stored.`, {
-    hint: 'Send the gist, and where the rest can be found.',
-  })
+  if (content.length > max && [...content].length > max) {
+    throw new PatchcordError('too_large', `The text is longer than ${max} characters. Nothing was stored.`, {
+      hint: 'Send the gist, and where the rest can be found.',
+    })
+  }
+  // Postgres cannot store NUL, and half a character would be stored as another one: the text would change in silence.
+  if (/\0|\p{Surrogate}/u.test(content)) {
+    throw new PatchcordError('invalid', 'The text holds a NUL or half a character (a lone surrogate).', {
+      hint: 'Remove it and send again.',
+    })
+  }
+  if (content.trim() === '') throw new PatchcordError('invalid', 'The text is empty.', { hint: 'Write something.' })
 }
 
 /** What must be equal when an idempotency key comes again. */

@@ -88,9 +88,9 @@ export function unknownAgents(unknown: string[], roster: string[]): PatchcordErr
       hint: 'Nothing was stored.',
     })
   }
-  const suggestions = unknown.flatMap((name) => suggestNames(name, roster))
-  const names = unknown.map((name) => `"${name}"`).join(', ')
-  return new PatchcordError('not_found', `Unknown recipient ${names}. Nothing was stored.`, {
+  const suggestions = [...new Set(unknown.flatMap((address) => suggestNames(nameOf(address), roster)))]
+  const names = unknown.map((address) => `"${address}"`).join(', ')
+  return new PatchcordError('not_found', `Unknown agent ${names}. Nothing was stored.`, {
     hint: suggestions.length > 0 ? `Did you mean ${suggestions.join(' or ')}?` : 'list_agents shows who is here.',
     details: { unknown, suggestions },
   })

@@ -18,3 +18,10 @@ export async function listNamespaces(admin: Sql): Promise<{ name: string; agents
     group by n.id order by n.name`
   return [...rows] as unknown as { name: string; agents: number; created_at: string }[]
 }
+
+/** For operators. Throws not_found. */
+export async function findNamespaceId(admin: Sql, name: string): Promise<string> {
+  const [row] = await admin`select id from patchcord.namespaces where name = ${name}`
+  if (row) return row.id as string
+  throw new PatchcordError('not_found', `There is no namespace ${name}.`, { hint: 'create-namespace makes one.' })
+}

@@ -6,7 +6,10 @@ import { MessageId } from './delivery.ts'
 const LEASE_SECONDS = 90
 const ANNOUNCED_MAX = 1_000
 
-const Label = z.string().regex(/^[\w.:@/+ -]{1,80}$/, '1 to 80 of letters, digits, space and . : @ / + - _')
+/** No spaces, and short: models of other agents are shown these, and a sentence in them would be read as one. */
+const Label = z
+  .string()
+  .regex(/^[A-Za-z0-9][\w.:@/+-]{0,39}$/, '1 to 40 of letters, digits and . : @ / + - _, without spaces')
 
 export const ReportPresence = z.strictObject({
   state: z.enum(['idle', 'busy']),

@@ -4,12 +4,14 @@ import type { Sql } from '../db/connect.ts'
 import { asAgent, type Identity, resolveIdentity, type Scope } from '../db/scope.ts'
 import { PatchcordError } from '../errors.ts'
 import { findAgentId } from './agents.ts'
+import { findNamespaceId } from './namespaces.ts'
 
 /** `pc_`, 43 base64url characters (256 random bits), 6 base62 digits: the CRC-32 of those 43. */
 export const TOKEN_PATTERN = /^pc_[A-Za-z0-9_-]{43}[0-9A-Za-z]{6}$/
 const BASE62 = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
 const CHECKSUM_DIGITS = 6
 const LABEL_CHARACTERS_MAX = 80
+const LABEL_PATTERN = /^[\p{L}\p{M}\p{N}\p{P}\p{S} ]+$/u
 
 export const Whoami = z.object({
   agent_id: z.string(),
@@ -64,8 +66,8 @@ export interface IssueToken {
 /** For operators: a new token of an agent. The text is in the answer and nowhere else. Throws not_found. */
 export async function issueToken(admin: Sql, input: IssueToken): Promise<{ token: string; id: string }> {
   const label = input.label ?? 'default'
-  if (label.length < 1 || label.length > LABEL_CHARACTERS_MAX) {
-    throw new PatchcordError('invalid', `A label has 1 to ${LABEL_CHARACTERS_MAX} characters.`)
+  if (label.length > LABEL_CHARACTERS_MAX || !LABEL_PATTERN.test(label)) {
+    throw new PatchcordError('invalid', `A label has 1 to ${LABEL_CHARACTERS_MAX} letters, digits, spaces and marks.`)
   }
   const agentId = await findAgentId(admin, input)
   const token = createTokenText()
@@ -100,7 +102,9 @@ export interface TokenLine {
   last_used_at: string | null
 }
 
+/** For operators, by agent and age. Throws not_found for the namespace. */
 export async function listTokens(admin: Sql, input: { namespace: string }): Promise<TokenLine[]> {
+  await findNamespaceId(admin, input.namespace)
   const rows = await admin`
     select t.id, n.name as namespace, a.name as agent, t.label,
       t.created_at, t.expires_at, t.revoked_at, t.last_used_at

@@ -1,4 +1,4 @@
-import type { IncomingHttpHeaders } from 'node:http'
+import type { IncomingMessage } from 'node:http'
 import { isIP } from 'node:net'
 import { PatchcordError } from '../errors.ts'
 
@@ -30,9 +30,13 @@ export function createGuards(publicUrl: URL | null, names: readonly string[] = [
   }
 }
 
-/** Throws misdirected for the Host header, forbidden for the Origin header. */
-export function checkGuards(guards: Guards, headers: IncomingHttpHeaders): void {
-  const { host = '', origin } = headers
+/**
+ * Throws invalid for a request that two readers could understand in two ways, misdirected for the Host header, forbidden for
+ * the Origin header.
+ */
+export function checkGuards(guards: Guards, request: IncomingMessage): void {
+  checkUnambiguous(request)
+  const { host = '', origin } = request.headers
   if (!guards.isHostAllowed(host)) {
     throw new PatchcordError('misdirected', 'This server does not answer under that host name.', {
       hint: 'The operator sets PATCHCORD_PUBLIC_URL to the address that people and agents use.',
@@ -43,6 +47,16 @@ export function checkGuards(guards: Guards, headers: IncomingHttpHeaders): void 
       hint: 'Leave the Origin header out, or call from the server’s own address.',
     })
   }
+}
+
+/** RFC 9112, section 3.2: one Host; and a target in absolute form would go before it. A proxy may have read the other one. */
+function checkUnambiguous({ rawHeaders, url = '' }: IncomingMessage): void {
+  const names = rawHeaders.filter((_, index) => index % 2 === 0).map((name) => name.toLowerCase())
+  const isOnce = (name: string) => names.indexOf(name) === names.lastIndexOf(name)
+  if (isOnce('host') && isOnce('authorization') && (url.startsWith('/') || url === '*')) return
+  throw new PatchcordError('invalid', 'The request names its host or its token twice.', {
+    hint: 'Send one Host and one Authorization header, and a path as the target.',
+  })
 }
 
 function parseHost(host: string, protocol: string): URL | null {

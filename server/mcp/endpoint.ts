@@ -7,6 +7,8 @@ import { createServerFactory, isLongCall, type McpCaller, type McpServerDeps } f
 
 const PATHS = ['/mcp', '/mcp/bearer']
 const KEEP_ALIVE_MS = 10_000
+/** Arguments of our tools have depth 3, and an envelope around them. */
+const DEPTH_MAX = 64
 /** How long answers in flight may take at shutdown; waits end at once. */
 const DRAIN_MS = 5_000
 
@@ -56,11 +58,24 @@ function toAuthInfo(caller: McpCaller): AuthInfo {
 }
 
 function parseBody(text: string): unknown {
+  // The SDK walks a body by recursion, so depth is what could exhaust the stack.
+  if (isDeeperThan(text, DEPTH_MAX)) throw Object.assign(new Error('the body is too deep'), { statusCode: 413 })
   try {
     return JSON.parse(text)
   } catch {
     throw Object.assign(new Error('the body is not JSON'), { statusCode: 400 })
   }
+}
+
+/** Counts open brackets outside of strings. */
+function isDeeperThan(json: string, max: number): boolean {
+  let depth = 0
+  for (const [token] of json.matchAll(/"(?:[^"\\]|\\.)*"|[[\]{}]/gs)) {
+    if (token === '[' || token === '{') depth++
+    else if (token === ']' || token === '}') depth--
+    if (depth > max) return true
+  }
+  return false
 }
 
 async function serve(
@@ -123,7 +138,7 @@ const INVALID_REQUEST = [-32_600, 'Invalid request'] as const
 const INTERNAL_ERROR = [-32_603, 'Internal error'] as const
 const RPC_ERRORS: Record<number, readonly [code: number, message: string]> = {
   400: [-32_700, 'Parse error: the body is not valid JSON'],
-  413: [-32_000, 'The body is too large'],
+  413: [-32_000, 'The body is too large or too deep'],
   415: [-32_000, 'The content type must be application/json'],
 }
 

@@ -70,6 +70,7 @@ describe('races', () => {
   test('of 50 sends at once against a bucket of 30, exactly 30 pass, replies included', async () => {
     const { alice, bob } = await seed(database, 'bucket', ['alice', 'bob'], { limits: NO_REFILL })
     const first = await bob((scope) => sendMessage(scope, { to: 'alice', content: 'ask', kind: 'report' }))
+    await alice((scope) => fetchInbox(scope, {}))
     const outcomes = await Promise.all(
       Array.from({ length: 50 }, (_, i) =>
         outcomeOf(
@@ -157,18 +158,13 @@ describe('races', () => {
     assert.deepEqual(outcomes, ['sent', 'sent'])
   })
 
-  test('a reply to a message that is taken back meanwhile is refused and not stored', async () => {
-    const { alice, bob } = await seed(database, 'reply-unsent', ['alice', 'bob'])
+  test('a reply to a message that nobody has seen is refused, stores nothing and leaves it to be taken back', async () => {
+    const { alice, bob } = await seed(database, 'reply-unseen', ['alice', 'bob'])
     const { message_id } = await alice((scope) => sendMessage(scope, { to: 'bob', content: 'oops' }))
-    let replying: Promise<string> | undefined
-    await database.api.begin(async (sql) => {
-      await sql`select patchcord.enter_agent(${alice.tokenHash})`
-      await sql`select patchcord.lock_pairs(${[bob.agentId]}::uuid[])`
-      replying = outcomeOf(bob((scope) => replyToMessage(scope, { message_id, content: 'thanks' })))
-      await untilOneWaits()
-      await alice((scope) => unsendMessage(scope, { message_id }))
-    })
-    assert.equal(await replying, 'not_found')
+    for (const input of [{ content: 'thanks' }, { resolve: true }, { defer: true }]) {
+      assert.equal(await outcomeOf(bob((scope) => replyToMessage(scope, { message_id, ...input }))), 'conflict')
+    }
+    await alice((scope) => unsendMessage(scope, { message_id }))
     const rows = await database.admin`select 1 from patchcord.agent_messages where to_agent_uuid = ${alice.agentId}`
     assert.equal(rows.length, 0)
   })

@@ -62,6 +62,7 @@ describe('attention', () => {
       if (sent.recipients[0]?.held_until) return count - 1
       const player = players[(count - 1) % 2] as SeededAgent
       const { message_id } = sent
+      await player((scope) => fetchInbox(scope, {}))
       const reply = await player((scope) => replyToMessage(scope, { message_id, content: 'pong' }))
       assert.ok(reply.sent)
       sent = reply.sent

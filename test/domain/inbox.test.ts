@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { after, before, describe, test } from 'node:test'
 import { fetchInbox, fetchNextMessage, peekInbox, waitForMessage } from '../../server/domain/inbox.ts'
 import { replyToMessage, sendMessage } from '../../server/domain/messages.ts'
+import { revokeToken } from '../../server/domain/tokens.ts'
 import { createBus, type Wake } from '../../server/wakes/bus.ts'
 import { createWaiters } from '../../server/wakes/waiters.ts'
 import { createTestDatabase, type TestDatabase } from '../helpers/database.ts'
@@ -135,6 +136,36 @@ describe('inbox', () => {
     const waited = await waiting
     assert.deepEqual([waited.end, waited.message?.content, delivered.length], ['message', 'wake up', 0])
     assert.deepEqual([...waiters.agentIds()], [])
+  })
+
+  test('a wake that a wait took and does not answer with goes to the listener: after another message, and after a failure', async () => {
+    const waiters = createWaiters(DEFAULT_LIMITS)
+    const bus = createBus(waiters)
+    const delivered: string[] = []
+    bus.addSink({ deliver: (wake) => delivered.push(wake.id), agentIds: () => [] })
+    const { alice, bob } = await seed(database, 'wait-gives-back', ['alice', 'bob'], { bus })
+    const signal = new AbortController().signal
+    const begin = async () => {
+      const waiting = bob((scope) => waitForMessage(scope, waiters, { timeout_seconds: 60 }, signal))
+      while ([...waiters.agentIds()].length === 0) await new Promise((resolve) => setTimeout(resolve, 5))
+      return waiting.catch((error) => error)
+    }
+    // Two messages in one commit after the other: the wait is woken by the first and fetches the urgent one.
+    const first = begin()
+    await new Promise((resolve) => setTimeout(resolve, 100))
+    const silent = { ...alice.scope, bus: createBus(createWaiters(DEFAULT_LIMITS)) }
+    const urgent = await sendMessage(silent, { to: 'bob', content: 'urgent', urgency: 'urgent', kind: 'report' })
+    const normal = await report(alice, 'bob', 'normal')
+    assert.equal((await first).message?.message_id, urgent.message_id)
+    assert.deepEqual(delivered, [normal.message_id])
+    await bob((scope) => fetchInbox(scope, {}))
+
+    const second = begin()
+    await new Promise((resolve) => setTimeout(resolve, 100))
+    await revokeToken(database.admin, bob.tokenId)
+    const lost = await report(alice, 'bob', 'for whoever listens')
+    assert.equal((await second).code, 'token_revoked')
+    assert.deepEqual(delivered, [normal.message_id, lost.message_id])
   })
 
   test('a wait ends at its time-out, at shutdown and when its caller goes, and leaves no waiter behind', async () => {

@@ -59,7 +59,10 @@ describe('messages', () => {
       return { code: error.code, hint: error.hint, message: error.message.replaceAll(/"[^"]+"/g, 'X') }
     }
     assert.match((await refused('backand')).hint, /backend/)
-    assert.deepEqual(await refused('eve@elsewhere'), await refused('nobody@nowhere'))
+    const foreign = await refused('eve@elsewhere')
+    assert.deepEqual(foreign, await refused('nobody@nowhere'))
+    const typo = await alice((scope) => sendMessage(scope, { to: 'backend@elsewhere', content: 'hi' })).catch((e) => e)
+    assert.match(typo.message, /^Unknown agent "backend@elsewhere"/)
     assert.deepEqual(await refused('eve'), await refused('zzz'))
     assert.equal((await refused('backend, nobody')).code, 'not_found')
     const rows = await database.admin`select 1 from patchcord.agent_messages where from_agent_uuid = ${alice.agentId}`
@@ -110,6 +113,7 @@ describe('messages', () => {
   test('resolve with text tells the sender in one silent line, shown once; the thread reopens with a new message', async () => {
     const { alice, bob } = await seed(database, 'resolve', ['alice', 'bob'])
     const sent = await alice((scope) => sendMessage(scope, { to: 'bob', content: 'please', thread: 'job' }))
+    await bob((scope) => fetchInbox(scope, {}))
     const reply = await bob((scope) =>
       replyToMessage(scope, { message_id: sent.message_id, resolve: true, content: 'done it' }),
     )
@@ -157,7 +161,9 @@ describe('messages', () => {
     await assert.rejects(send('bob', 'x'.repeat(50_001)), { code: 'too_large' })
     await assert.rejects(send(' , ', 'x'), { code: 'invalid' })
     await assert.rejects(send('Bob', 'x'), { code: 'invalid', hint: 'Names are lower case: use "bob".' })
-    await assert.rejects(send('bob', 'a\0b'), { code: 'invalid' })
+    for (const content of ['a\0b', 'half \ud83d a pair', ' \n\t']) {
+      await assert.rejects(send('bob', content), { code: 'invalid' })
+    }
     await assert.rejects(send('*, bob', 'x'), { code: 'invalid' })
     assert.equal((await send('bob', '💬'.repeat(50_000))).recipients.length, 1)
   })

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { request } from 'node:http'
+import { connect } from 'node:net'
 import { after, before, describe, test } from 'node:test'
 import { createGuards } from '../../server/http/guards.ts'
 import { startTestApp, type TestApp } from '../helpers/app.ts'
@@ -41,6 +42,29 @@ test('hosts: loopback names, addresses and the public URL are answered, every ot
     assert.equal(guards.isHostAllowed(host), false, host)
   }
   assert.equal(createGuards(null).isHostAllowed('patchcord.example.com'), false)
+})
+
+test('a request that names its host or its token twice is refused, before anything is decided by either', async () => {
+  const database = await createTestDatabase()
+  const app = await startTestApp(database)
+  const { port } = new URL(app.url)
+  const ask = (head: string) =>
+    new Promise<string>((resolve, reject) => {
+      const socket = connect(Number(port), '127.0.0.1')
+      let answer = ''
+      socket.setEncoding('utf8').on('data', (text: string) => {
+        answer += text
+      })
+      socket.on('error', reject).on('end', () => resolve(answer.split('\r\n')[0] ?? ''))
+      socket.write(`${head}\r\nConnection: close\r\n\r\n`)
+    })
+  const host = `Host: 127.0.0.1:${port}`
+  assert.match(await ask(`GET /health HTTP/1.1\r\n${host}`), / 200 /)
+  assert.match(await ask(`GET /health HTTP/1.1\r\n${host}\r\nHost: evil.example`), / 400 /)
+  assert.match(await ask(`GET http://evil.example/health HTTP/1.1\r\n${host}`), / 400 /)
+  assert.match(await ask(`GET /api/whoami HTTP/1.1\r\n${host}\r\nAuthorization: a\r\nAuthorization: b`), / 400 /)
+  await app.close()
+  await database.drop()
 })
 
 test('origins: only the server itself', () => {

@@ -133,6 +133,7 @@ describe('the eight tools', { timeout: 120_000 }, () => {
     await database.admin`
       update patchcord.deliveries set fetched_at = clock_timestamp() - interval '2 minutes' where message_id = ${first}`
     const second = idIn((await alice.call('send_message', { to: 'bob', content: 'later' })).text)
+    await bob.call('wait_for_message')
     await bob.call('reply', { message_id: second, defer: true })
     const third = await bob.call('inbox')
     assert.match(third.text, /^bob@again \| 0 new, 1 open, 1 deferred \| /)
@@ -150,6 +151,7 @@ describe('the eight tools', { timeout: 120_000 }, () => {
     const agents = await seed(database, 'resolve', ['alice', 'bob'])
     const [alice, bob] = [await connect(agents.alice), await connect(agents.bob)]
     const id = idIn((await alice.call('send_message', { to: 'bob', content: 'fix it', thread: 'bug-7' })).text)
+    await bob.call('inbox')
     assert.equal(
       (await bob.call('reply', { message_id: id, resolve: true, content: 'fixed' })).text.split('\n')[1],
       `${id} is resolved`,

@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import { Agent } from '../../domain/agents.ts'
+import type { SettledMessage } from '../../domain/delivery.ts'
 import {
   FetchInbox,
   fetchInbox,
@@ -54,7 +55,7 @@ export const inboxTool = defineTool({
       ]),
       ...describeLines('open', facts.open, facts.open_left, nowMs),
       ...describeLines('deferred', facts.deferred, facts.deferred_left, nowMs),
-      ...facts.settled.map(({ message_id, state }) => `${message_id} is ${state ?? 'not a message of yours'}`),
+      ...facts.settled.map(({ message_id, state }) => `${message_id} ${describeSettled(state)}`),
       ...describeAgents(facts.agents, facts.offline_left_out),
     ]
   },
@@ -89,6 +90,11 @@ function toFacts(inbox: Inbox): InboxFacts {
     you: you.reach === 'wakeable' ? 'wakeable' : 'not wakeable',
     agents: agents.map(({ agent, reach, state }) => ({ agent, reach, state })),
   }
+}
+
+function describeSettled(state: SettledMessage['state']): string {
+  if (state === null) return 'is not a message of yours'
+  return state === 'new' ? 'was still new and not shown to you before, so it was not marked done' : `is ${state}`
 }
 
 function describeLines(name: string, lines: Inbox['open'], left: number | null, nowMs: number): string[] {
