@@ -5,6 +5,7 @@ import type { Logger } from 'pino'
 import type { Config } from './config.ts'
 import type { Sql } from './db/connect.ts'
 import type { Scope } from './db/scope.ts'
+import { createRealtimeSource } from './domain/realtime.ts'
 import type { TicketSigner } from './domain/tickets.ts'
 import { PatchcordError } from './errors.ts'
 import { bodyBytesMax } from './http/address-limit.ts'
@@ -48,7 +49,7 @@ export interface Timeouts {
 }
 const TIMEOUTS: Timeouts = { headersMs: 10_000, requestMs: 30_000, checkMs: 2_000 }
 /** Room for 10,000 listeners, each with a WebSocket and now and then a request. */
-const CONNECTIONS_MAX = 25_000
+export const CONNECTIONS_MAX = 25_000
 const RESTART_SECONDS = 2
 
 /**
@@ -121,9 +122,10 @@ function createApp({ config, logger, timeouts = TIMEOUTS }: AppDeps): FastifyIns
 /** Waiters first: their answers are written while connections still live. Then WebSockets, then the rest drains. */
 function closeInOrder(app: FastifyInstance, deps: AppDeps, guards: Guards): void {
   const { waiters, hub, signer, config, logger: log } = deps
+  const source = createRealtimeSource(deps.sql)
   const realtime =
     signer && config.realtime === 'builtin'
-      ? attachRealtime({ server: app.server, hub, verifier: signer, limits: config.limits, log, ...guards })
+      ? attachRealtime({ server: app.server, hub, source, verifier: signer, limits: config.limits, log, ...guards })
       : null
   let isClosing = false
   const requests = countRequests(app.server)

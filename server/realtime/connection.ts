@@ -1,19 +1,27 @@
 import { WebSocket } from 'ws'
-import { expiredError, type TicketClaims, TicketError, type TicketFault, type TicketSigner } from '../domain/tickets.ts'
-import type { Hub, HubChannel, HubConnection } from './hub.ts'
+import type { RealtimeSource } from '../domain/realtime.ts'
+import { expiredError, type TicketClaims, TicketError, type TicketSigner } from '../domain/tickets.ts'
+import { PatchcordError } from '../errors.ts'
+import type { Wake } from '../wakes/bus.ts'
+import { authorizeJoin, cannotRead, Refusal, verifyTicket } from './authorize.ts'
+import { echoBindings } from './change-bindings.ts'
+import type { ChangeFeed } from './change-feed.ts'
+import { Channel, type ChannelConnection } from './channel.ts'
+import type { Hub, HubConnection } from './hub.ts'
+import type { JoinRate } from './join-rate.ts'
 import {
   closeMessage,
   type JoinRequest,
   type Push,
   parseAccessToken,
   parseJoin,
-  type Ref,
   replyTo,
-  type Serializer,
   type ServerMessage,
   systemMessage,
 } from './phoenix.ts'
-import { claimText, mayReadTopic, TOPIC_PREFIX } from './topic.ts'
+import type { Frame, Serializer } from './serializers.ts'
+import { Subscription } from './subscription.ts'
+import { mayReadTopic, TOPIC_PREFIX } from './topic.ts'
 
 const CHANNELS_MAX = 100
 /** Joins of one socket: as many at once, one more each second. */
@@ -34,6 +42,10 @@ export interface RealtimeTimes {
   noChannelMs: number
   /** How often idle sockets and expired channels are looked for. */
   sweepMs: number
+  /** How often the table is read for subscriptions to its changes, beside each wake. */
+  changesPollMs: number
+  /** When a subscription is tried again for which the database did not answer. */
+  subscribeRetryMs: number
   /** What may wait in a socket that its reader does not drain. Beyond it the socket is dropped; the inbox has it all. */
   bufferedBytesMax: number
 }
@@ -45,6 +57,9 @@ export interface RealtimeLog {
 
 export interface ConnectionContext {
   hub: Hub
+  feed: ChangeFeed
+  source: RealtimeSource
+  joinRate: JoinRate
   verifier: TicketSigner
   limits: { connectionsPerTokenMax: number }
   times: RealtimeTimes
@@ -53,26 +68,8 @@ export interface ConnectionContext {
   later(delayMs: number, work: () => void): void
 }
 
-interface Channel extends HubChannel {
-  readonly joinRef: Ref
-  claims: TicketClaims
-}
-
-/** The codes that Supabase Realtime puts before the reason of a refused join. */
-const JOIN_CODES: Record<TicketFault, string> = {
-  malformed: 'MalformedJWT',
-  signer: 'JwtSignerError',
-  signature: 'JwtSignatureError',
-  claims: 'InvalidJWTToken',
-  expired: 'InvalidJWTToken',
-  revoked: 'InvalidJWTToken',
-}
-
-/** A join that is refused, with the reason as Supabase Realtime words it. */
-class Refusal extends Error {}
-
 /** One WebSocket: its channels and what the client pushes to them. Frames are handled one after the other. */
-export class Connection implements HubConnection {
+export class Connection implements HubConnection, ChannelConnection {
   readonly #socket: WebSocket
   readonly #serializer: Serializer
   readonly #context: ConnectionContext
@@ -91,17 +88,17 @@ export class Connection implements HubConnection {
     this.#serializer = serializer
     this.#apikeyClaims = apikeyClaims
     this.#context = context
-    socket.on('message', (data, isBinary) => this.#receive(data.toString(), isBinary))
+    socket.on('message', (data, isBinary) => this.#receive(data as Buffer, isBinary))
     socket.on('ping', () => this.#touch())
     socket.on('pong', () => this.#touch())
-    // ws has answered with the right close code by then (1002, 1007, 1009); what is left to do is in 'close'.
+    // ws has answered by then, with 1002 or 1007, or cut off a frame that is too long; the rest is done in 'close'.
     socket.on('error', (error) => context.log.debug({ reason: error.message }, 'realtime socket failed'))
   }
 
   /** The socket is gone: nobody is joined here any more. */
   dispose(): void {
     this.#closingSince ??= performance.now()
-    for (const channel of this.#channels.values()) this.#context.hub.removeChannel(channel)
+    for (const channel of this.#channels.values()) this.#detach(channel)
     this.#channels.clear()
     this.#context.hub.removeConnection(this)
   }
@@ -128,7 +125,7 @@ export class Connection implements HubConnection {
       if (now - this.#closingSince > CLOSE_GRACE_MS) this.terminate()
       return
     }
-    for (const channel of [...this.#channels.values()]) this.#endIfExpired(channel)
+    for (const channel of [...this.#channels.values()]) this.endIfExpired(channel)
     if (now - this.#lastFrameAt >= idleMs) this.close(1000)
     else if (this.#channels.size === 0 && now - this.#noChannelSince >= noChannelMs) this.terminate()
   }
@@ -137,9 +134,10 @@ export class Connection implements HubConnection {
     this.#lastFrameAt = performance.now()
   }
 
-  #receive(text: string, isBinary: boolean): void {
+  #receive(data: Buffer, isBinary: boolean): void {
     this.#touch()
-    const push = isBinary || this.#closingSince !== null ? null : this.#serializer.decode(text)
+    if (this.#closingSince !== null) return
+    const push = isBinary ? this.#serializer.decodeBinary(data) : this.#serializer.decode(data.toString())
     if (!push) return
     if (++this.#waiting > PUSHES_WAITING_MAX) {
       this.terminate()
@@ -164,7 +162,11 @@ export class Connection implements HubConnection {
     const channel = this.#channels.get(topic)
     if (event === 'phx_leave') return this.#leave(push, channel)
     if (!channel) return this.#send(replyTo(push, 'error', { reason: 'unmatched topic' }))
-    if (event === 'access_token') await this.#refresh(channel, push)
+    if (event === 'access_token') return await this.#refresh(channel, push)
+    // Clients send each other nothing here: whatever they broadcast is over the size that is allowed, and nobody may
+    // track presence, as in a project that has no policy for it. Without `ack` the original says nothing of it either.
+    if (event === 'broadcast' && channel.wantsAck) this.#send(replyTo(push, 'error', 'payload_size_exceeded'))
+    if (event === 'presence') this.#send(replyTo(push, 'error', {}))
   }
 
   #leave(push: Push, channel: Channel | undefined): void {
@@ -178,14 +180,14 @@ export class Connection implements HubConnection {
       this.#refuseJoin(push, 'ClientJoinRateLimitReached: Too many joins per second', 0)
       return this.close(1000)
     }
-    const request = parseJoin(push.payload)
     try {
-      const claims = await this.#authorizeJoin(push.topic, request)
-      if (this.#closingSince !== null) return
-      this.#send(replyTo(push, 'ok', { postgres_changes: [] }))
+      const { channel, request, replayed } = await this.#openChannel(push)
+      if (this.#closingSince !== null) return this.#detach(channel)
+      this.#send(replyTo(push, 'ok', { postgres_changes: echoBindings(request.postgresChanges) }))
       this.#closeDuplicate(push.topic)
-      this.#addChannel(push, claims)
-      if (request && request.postgresChanges.length > 0) this.#refuseChanges(push, request.postgresChanges[0])
+      this.#channels.set(push.topic, channel)
+      channel.release(replayed)
+      channel.subscription?.start(channel.claims)
     } catch (error) {
       if (!(error instanceof Refusal)) throw error
       this.#refuseJoin(push, error.message, this.#context.times.joinErrorDelayMs)
@@ -193,35 +195,41 @@ export class Connection implements HubConnection {
     }
   }
 
-  async #authorizeJoin(topic: string, request: JoinRequest | null): Promise<TicketClaims> {
+  async #openChannel(push: Push): Promise<{ channel: Channel; request: JoinRequest; replayed: Wake[] }> {
+    const { topic } = push
     const name = topic.slice(TOPIC_PREFIX.length)
     if (name === '') throw new Refusal('TopicNameRequired: You must provide a topic name')
+    const request = parseJoin(push.payload)
     // The sentence of the original's own runtime: clients only look at the code before it.
     if (!request) throw new Refusal('UnknownErrorOnChannel: no function clause matching in Access.get/3')
     if (this.#channels.size >= CHANNELS_MAX && !this.#channels.has(topic)) {
       throw new Refusal('ChannelRateLimitReached: Too many channels')
     }
-    const claims = await this.#verifyJoin(request.accessToken)
-    if (!request.isPrivate) throw new Refusal('PrivateOnly: This project only allows private channels')
-    if (!mayReadTopic(claims, name, Date.now() / 1000)) throw new Refusal(`Unauthorized: ${cannotRead(name)}`)
+    const claims = await authorizeJoin(name, request, this.#apikeyClaims, this.#context)
     if (!this.#tie(claims)) throw new Refusal('ConnectionRateLimitReached: Too many connected users')
-    return claims
+    const channel = new Channel(push, request, claims, this)
+    if (request.postgresChanges.length > 0) {
+      channel.subscription = new Subscription(request.postgresChanges, channel, this.#context)
+    }
+    if (channel.isPrivate) this.#context.hub.addChannel(channel)
+    return { channel, request, replayed: await this.#readReplay(channel, request) }
   }
 
-  async #verifyJoin(accessToken: string | null): Promise<TicketClaims> {
-    if (accessToken === null) return this.#apikeyClaims
+  /** The channel hears already: a wake that comes while its past is read is held, and sent once. */
+  async #readReplay(channel: Channel, { replay }: JoinRequest): Promise<Wake[]> {
+    if (replay === null || replay === 'invalid') return []
     try {
-      return await this.#verify(accessToken)
+      return await this.#context.source.listRecentWakes(channel.agentId, replay.sinceMs, replay.limit)
     } catch (error) {
-      if (!(error instanceof TicketError)) throw error
-      throw new Refusal(`${JOIN_CODES[error.fault]}: ${error.message}`)
+      this.#detach(channel)
+      if (!(error instanceof PatchcordError)) throw error
+      throw new Refusal('UnableToConnectToProject: Realtime was unable to connect to the project database')
     }
   }
 
-  async #verify(jwt: string): Promise<TicketClaims> {
-    const claims = await this.#context.verifier.verify(jwt)
-    requireUnrevoked(claims, this.#context.hub)
-    return claims
+  #detach(channel: Channel): void {
+    channel.subscription?.stop()
+    this.#context.hub.removeChannel(channel)
   }
 
   #tie(claims: TicketClaims): boolean {
@@ -233,43 +241,26 @@ export class Connection implements HubConnection {
     this.#context.later(delayMs, () => this.#send(replyTo(push, 'error', { reason })))
   }
 
-  /** What Supabase Realtime says of a table that is in no publication. */
-  #refuseChanges({ topic, joinRef }: Push, binding: unknown): void {
-    const message =
-      'Unable to subscribe to changes with given parameters. Please check Realtime is enabled for the given connect ' +
-      `parameters: ${JSON.stringify(binding)}`
-    this.#send(systemMessage({ topic, joinRef }, 'postgres_changes', 'error', message))
-  }
-
-  /** An accepted new token is answered with nothing; a bad one ends the channel, the socket stays. */
+  /** An accepted new token is answered by a new subscription at most; a bad one ends the channel, the socket stays. */
   async #refresh(channel: Channel, push: Push): Promise<void> {
     const jwt = parseAccessToken(push.payload)
-    if (jwt === null) return
+    if (jwt === null || jwt === channel.jwt) return
     const name = channel.topic.slice(TOPIC_PREFIX.length)
     try {
-      const claims = await this.#verify(jwt)
+      const claims = await verifyTicket(jwt, this.#context)
       if (!this.#isJoined(channel)) return
-      if (!mayReadTopic(claims, name, Date.now() / 1000)) return this.#endChannel(channel, cannotRead(name))
+      if (channel.isPrivate && !mayReadTopic(claims, name, Date.now() / 1000)) {
+        return this.#endChannel(channel, cannotRead(name))
+      }
       if (!this.#tie(claims)) return this.#endChannel(channel, 'Too many connected users')
       channel.claims = claims
+      if (!channel.subscription) return
+      channel.jwt = jwt
+      channel.subscription.start(claims)
     } catch (error) {
       if (!(error instanceof TicketError)) throw error
       this.#endChannel(channel, error.fault === 'signature' ? ':signature_error' : error.message)
     }
-  }
-
-  #addChannel({ topic, joinRef }: Push, claims: TicketClaims): void {
-    const channel: Channel = {
-      topic,
-      joinRef,
-      claims,
-      agentId: claimText(claims, 'agent') ?? '',
-      deliver: (encode) => {
-        if (!this.#endIfExpired(channel)) this.#sendFrame(encode(this.#serializer))
-      },
-    }
-    this.#channels.set(topic, channel)
-    this.#context.hub.addChannel(channel)
   }
 
   #isJoined(channel: Channel): boolean {
@@ -290,50 +281,41 @@ export class Connection implements HubConnection {
 
   #removeChannel(channel: Channel): void {
     this.#channels.delete(channel.topic)
-    this.#context.hub.removeChannel(channel)
+    this.#detach(channel)
     if (this.#channels.size === 0) this.#noChannelSince = performance.now()
     this.#send(closeMessage(channel.topic, channel.joinRef))
   }
 
-  #endIfExpired(channel: Channel): boolean {
+  endIfExpired(channel: Channel): boolean {
     const nowSeconds = Date.now() / 1000
     if (channel.claims.exp > nowSeconds) return false
     this.#endChannel(channel, expiredError(channel.claims.exp, nowSeconds).message)
     return true
   }
 
-  /** One join from the bucket that refills by one a second; false: it is empty. */
+  /** One join from the bucket of this socket, which refills by one a second, and from its token's; false: one is empty. */
   #takeJoin(): boolean {
     const now = performance.now()
     this.#joinsSpent = Math.max(0, this.#joinsSpent - (now - this.#joinsAt) / 1000)
     this.#joinsAt = now
+    const { token } = this.#apikeyClaims
     if (this.#joinsSpent + 1 > JOINS_BURST) return false
+    if (typeof token === 'string' && !this.#context.joinRate.take(token)) return false
     this.#joinsSpent++
     return true
   }
 
   #send(message: ServerMessage): void {
-    this.#sendFrame(this.#serializer.encode(message))
+    this.sendFrame((serializer) => serializer.encode(message))
   }
 
-  #sendFrame(frame: string): void {
+  sendFrame(encode: (serializer: Serializer) => Frame): void {
     if (this.#socket.readyState !== WebSocket.OPEN) return
     if (this.#socket.bufferedAmount <= this.#context.times.bufferedBytesMax) {
-      this.#socket.send(frame)
+      this.#socket.send(encode(this.#serializer))
       return
     }
     this.#context.log.debug({ bufferedBytes: this.#socket.bufferedAmount }, 'realtime reader too slow, dropped')
     this.terminate()
-  }
-}
-
-function cannotRead(name: string): string {
-  return `You do not have permissions to read from this Channel topic: ${name}`
-}
-
-/** Throws TicketError for a JWT of an API token that was revoked while its ticket still ran. */
-export function requireUnrevoked(claims: TicketClaims, hub: Hub): void {
-  if (typeof claims.token === 'string' && hub.isRevoked(claims.token)) {
-    throw new TicketError('revoked', 'Token has been revoked')
   }
 }

@@ -1,15 +1,22 @@
 import { type IncomingMessage, type Server, STATUS_CODES } from 'node:http'
 import type { Duplex } from 'node:stream'
-import { type WebSocket, WebSocketServer } from 'ws'
+import { WebSocket, WebSocketServer } from 'ws'
+import type { RealtimeSource } from '../domain/realtime.ts'
 import { type TicketClaims, TicketError, type TicketSigner } from '../domain/tickets.ts'
-import { Connection, type RealtimeLog, type RealtimeTimes, requireUnrevoked } from './connection.ts'
+import { PatchcordError } from '../errors.ts'
+import { verifyTicket } from './authorize.ts'
+import { createChangeFeed } from './change-feed.ts'
+import { Connection, type RealtimeLog, type RealtimeTimes } from './connection.ts'
 import type { Hub } from './hub.ts'
-import { findSerializer, type Serializer } from './phoenix.ts'
+import { createJoinRate, type JoinRate } from './join-rate.ts'
+import { findSerializer, type Serializer } from './serializers.ts'
 
 export const REALTIME_PATH = '/realtime/v1/websocket'
 
 /** A join with its JWT is under 4 KiB, and nothing longer is of use here. */
 const FRAME_BYTES_MAX = 64 * 1024
+/** The close code of ws for such a frame (RFC 6455, 7.4.1). */
+const TOO_LONG = 1009
 /** How long sockets may take to answer the close frame of a shutdown. */
 const SHUTDOWN_MS = 1000
 
@@ -20,12 +27,15 @@ const TIMES: RealtimeTimes = {
   idleMs: 60_000,
   noChannelMs: 600_000,
   sweepMs: 250,
+  changesPollMs: 500,
+  subscribeRetryMs: 5_000,
   bufferedBytesMax: 256 * 1024,
 }
 
 export interface RealtimeOptions {
   server: Server
   hub: Hub
+  source: RealtimeSource
   verifier: TicketSigner
   limits: { connectionsPerTokenMax: number }
   log: RealtimeLog
@@ -54,13 +64,14 @@ class Refused extends Error {
  */
 export function attachRealtime(options: RealtimeOptions): { close(): Promise<void> } {
   const times = { ...TIMES, ...options.times }
-  const context = { ...options, times, ...createDelays() }
-  const wss = new WebSocketServer({
-    noServer: true,
-    clientTracking: false,
-    perMessageDeflate: false,
-    maxPayload: FRAME_BYTES_MAX,
+  const feed = createChangeFeed({
+    source: options.source,
+    pollMs: times.changesPollMs,
+    onError: (error) => logReadFailure(options.log, error),
   })
+  const joinRate = createJoinRate()
+  const context = { ...options, times, feed, joinRate, ...createDelays() }
+  const wss = createWebSocketServer()
   const connections = new Set<Connection>()
   const handshakes = new Set<Duplex>()
   let isClosing = false
@@ -82,7 +93,7 @@ export function attachRealtime(options: RealtimeOptions): { close(): Promise<voi
   }
 
   async function upgrade(request: IncomingMessage, socket: Duplex, head: Buffer): Promise<void> {
-    const { serializer, claims, tokenId } = await admit(request, options)
+    const { serializer, claims, tokenId } = await admit(request, options, joinRate)
     if (isClosing) throw new Refused(503, { error: 'Realtime is restarting' })
     if (socket.destroyed) return
     wss.handleUpgrade(request, socket, head, (webSocket) => {
@@ -93,6 +104,7 @@ export function attachRealtime(options: RealtimeOptions): { close(): Promise<voi
 
   async function onUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): Promise<void> {
     if (!isWebSocket(request)) return reinject(options.server, request, socket, head)
+    request.headers.upgrade = 'websocket'
     const onError = () => socket.destroy()
     socket.on('error', onError)
     handshakes.add(socket)
@@ -114,6 +126,7 @@ export function attachRealtime(options: RealtimeOptions): { close(): Promise<voi
     async close() {
       isClosing = true
       clearInterval(sweep)
+      feed.close()
       context.clear()
       for (const socket of handshakes) socket.destroy()
       await closeAll(connections)
@@ -122,12 +135,43 @@ export function attachRealtime(options: RealtimeOptions): { close(): Promise<voi
   }
 }
 
+/** A frame that is too long ends the TCP connection, without a close frame: so does the original's server. */
+class RealtimeSocket extends WebSocket {
+  override close(code?: number, data?: string | Buffer): void {
+    if (code === TOO_LONG) this.terminate()
+    else super.close(code, data)
+  }
+}
+
+function createWebSocketServer(): WebSocketServer {
+  const wss = new WebSocketServer({
+    noServer: true,
+    clientTracking: false,
+    perMessageDeflate: false,
+    maxPayload: FRAME_BYTES_MAX,
+    WebSocket: RealtimeSocket,
+  })
+  wss.on('headers', (headers) => {
+    headers.push('cache-control: max-age=0, private, must-revalidate', `date: ${new Date().toUTCString()}`)
+  })
+  return wss
+}
+
+/** While the database is away every reader of it says so; the next read covers the same time. */
+function logReadFailure(log: RealtimeLog, error: unknown): void {
+  const isPassing = error instanceof PatchcordError && error.code === 'unavailable'
+  log[isPassing ? 'debug' : 'error']({ err: error }, 'realtime changes could not be read')
+}
+
 /** Who may open a WebSocket, before there is one. Throws Refused. */
-async function admit(request: IncomingMessage, options: RealtimeOptions) {
+async function admit(request: IncomingMessage, options: RealtimeOptions, joinRate: JoinRate) {
   checkOrigin(request, options)
   const { serializer, apikey } = readHandshake(request)
   const claims = await verifyApikey(apikey, options)
   const tokenId = typeof claims.token === 'string' ? claims.token : null
+  if (tokenId !== null && joinRate.isSpent(tokenId)) {
+    throw new Refused(429, { error: 'Too many joins per second' }, true)
+  }
   if (tokenId !== null && !options.hub.hasRoom(tokenId, options.limits.connectionsPerTokenMax)) {
     throw new Refused(429, { error: 'Too many connected users' }, true)
   }
@@ -164,11 +208,9 @@ function readHandshake(request: IncomingMessage): { serializer: Serializer; apik
   return { serializer, apikey }
 }
 
-async function verifyApikey(apikey: string, { verifier, hub }: RealtimeOptions): Promise<TicketClaims> {
+async function verifyApikey(apikey: string, authority: RealtimeOptions): Promise<TicketClaims> {
   try {
-    const claims = await verifier.verify(apikey)
-    requireUnrevoked(claims, hub)
-    return claims
+    return await verifyTicket(apikey, authority)
   } catch (error) {
     if (!(error instanceof TicketError)) throw error
     throw new Refused(401, { error: error.fault === 'expired' ? 'Token has expired' : error.message }, true)
@@ -184,14 +226,16 @@ function refuse(socket: Duplex, { status, body }: Refused): void {
     `content-length: ${Buffer.byteLength(body)}`,
     ...(body === '' ? [] : [`content-type: ${isJson ? 'application/json' : 'text/html'}; charset=utf-8`]),
     `date: ${new Date().toUTCString()}`,
+    'vary: accept-encoding',
     ...(status === 429 || status === 503 ? ['retry-after: 5'] : []),
   ]
   socket.once('finish', () => socket.destroy())
   socket.end(`${lines.join('\r\n')}\r\n\r\n${body}`)
 }
 
+/** RFC 9110, 7.8: a list of protocols; the original finds its own among others. */
 function isWebSocket({ headers }: IncomingMessage): boolean {
-  return headers.upgrade?.toLowerCase() === 'websocket'
+  return (headers.upgrade ?? '').split(',').some((protocol) => protocol.trim().toLowerCase() === 'websocket')
 }
 
 /**

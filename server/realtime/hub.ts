@@ -1,6 +1,8 @@
 import { TICKET_SECONDS_MAX } from '../domain/tickets.ts'
-import type { WakeSink } from '../wakes/bus.ts'
-import { type Serializer, wakeMessage } from './phoenix.ts'
+import type { Wake, WakeSink } from '../wakes/bus.ts'
+import type { TokenHolder } from '../wakes/revocations.ts'
+import { wakeMessage } from './phoenix.ts'
+import type { Frame, Serializer } from './serializers.ts'
 import { wakeTopic } from './topic.ts'
 
 /** A joined topic on one socket. */
@@ -8,21 +10,20 @@ export interface HubChannel {
   readonly topic: string
   readonly agentId: string
   /** `encode` gives the frame for a serializer, made once for all channels that share it. */
-  deliver(encode: (serializer: Serializer) => string): void
+  deliver(encode: (serializer: Serializer) => Frame, wake: Wake): void
 }
 
 export interface HubConnection {
-  /** Ends its channels and then its socket: an API token behind it is no longer good. */
-  revoke(): void
+  /** Ends its channels, which say why, and then its socket: an API token behind it is no longer good. */
+  revoke(message: string): void
 }
 
-/** Who is joined where on this instance. It holds no timer and writes to no socket itself. */
-export interface Hub extends WakeSink {
+/**
+ * Who is joined where on this instance. Tokens that `closeTokens` ends for good have their tickets refused from then on.
+ * It writes to no socket itself.
+ */
+export interface Hub extends WakeSink, TokenHolder {
   readonly connectionCount: number
-  /** API tokens with a socket here. */
-  tokenIds(): Iterable<string>
-  /** Ends the sockets of these API tokens and refuses their tickets from now on. */
-  closeTokens(tokenIds: string[]): void
   isRevoked(tokenId: string): boolean
   addConnection(connection: HubConnection): void
   removeConnection(connection: HubConnection): void
@@ -36,13 +37,25 @@ export interface Hub extends WakeSink {
 
 /** A ticket that outlived its revoked token is dead by then, clocks apart by a minute included. */
 const REVOKED_MEMORY_MS = (TICKET_SECONDS_MAX + 60) * 1000
+/** Waking thousands of sockets gives way to everything else that often. */
+const SLICE_MS = 10
 
 export function createHub(): Hub {
   const tokensOf = new Map<HubConnection, string[]>()
-  const connectionsOfToken = new Map<string, Set<HubConnection>>()
+  /** With when each was tied to the token, as performance.now() counts. */
+  const connectionsOfToken = new Map<string, Map<HubConnection, number>>()
   const channelsOfTopic = new Map<string, Set<HubChannel>>()
   const revoked = createRevokedSet()
   const hasRoom = (tokenId: string, max: number) => (connectionsOfToken.get(tokenId)?.size ?? 0) < max
+
+  const deliver = inSlices((wake: Wake) => {
+    const topic = wakeTopic(wake.toNamespaceId, wake.toAgentId)
+    const channels = channelsOfTopic.get(topic)
+    if (!channels) return
+    const encode = encodeOnce((serializer) => serializer.encode(wakeMessage(topic, wake)))
+    for (const channel of [...channels]) channel.deliver(encode, wake)
+  })
+
   return {
     get connectionCount() {
       return tokensOf.size
@@ -51,15 +64,14 @@ export function createHub(): Hub {
       for (const [channel] of channelsOfTopic.values()) if (channel) yield channel.agentId
     },
     tokenIds: () => connectionsOfToken.keys(),
-    deliver(wake) {
-      const topic = wakeTopic(wake.toNamespaceId, wake.toAgentId)
-      const encode = encodeOnce((serializer) => serializer.encode(wakeMessage(topic, wake)))
-      for (const channel of [...(channelsOfTopic.get(topic) ?? [])]) channel.deliver(encode)
-    },
-    closeTokens(tokenIds) {
+    deliver,
+    closeTokens(tokenIds, before = Number.POSITIVE_INFINITY) {
       for (const tokenId of tokenIds) {
-        revoked.add(tokenId)
-        for (const connection of [...(connectionsOfToken.get(tokenId) ?? [])]) connection.revoke()
+        const isFinal = before === Number.POSITIVE_INFINITY
+        if (isFinal) revoked.add(tokenId)
+        for (const [connection, tiedAt] of [...(connectionsOfToken.get(tokenId) ?? [])]) {
+          if (tiedAt < before) connection.revoke(isFinal ? 'Token has been revoked' : 'Agent has been renamed')
+        }
       }
     },
     isRevoked: (tokenId) => revoked.has(tokenId),
@@ -70,20 +82,54 @@ export function createHub(): Hub {
     },
     hasRoom,
     tie(connection, tokenId, connectionsMax) {
-      if (connectionsOfToken.get(tokenId)?.has(connection)) return true
+      const connections = connectionsOfToken.get(tokenId) ?? new Map<HubConnection, number>()
+      if (connections.has(connection)) return true
       const tokens = tokensOf.get(connection)
       if (!tokens || !hasRoom(tokenId, connectionsMax)) return false
-      addTo(connectionsOfToken, tokenId, connection)
-      tokens.push(tokenId)
+      connectionsOfToken.set(tokenId, connections.set(connection, performance.now()))
+      // Not pushed: an array that grows holds room for 16 more, and there are as many arrays as sockets.
+      tokensOf.set(connection, [...tokens, tokenId])
       return true
     },
-    addChannel: (channel) => addTo(channelsOfTopic, channel.topic, channel),
+    addChannel(channel) {
+      const channels = channelsOfTopic.get(channel.topic) ?? new Set<HubChannel>()
+      channelsOfTopic.set(channel.topic, channels.add(channel))
+    },
     removeChannel: (channel) => removeFrom(channelsOfTopic, channel.topic, channel),
   }
 }
 
-function encodeOnce(encode: (serializer: Serializer) => string): (serializer: Serializer) => string {
-  const frames = new Map<Serializer, string>()
+/** Works through what it is given, in order: at once, but after SLICE_MS at a stretch the rest waits for its turn. */
+function inSlices<T>(work: (item: T) => void): (item: T) => void {
+  let queue: T[] = []
+  let next = 0
+  /** When this stretch is over; 0: none has begun. */
+  let until = 0
+
+  function goOn(): void {
+    until = performance.now() + SLICE_MS
+    while (next < queue.length && performance.now() < until) work(queue[next++] as T)
+    if (next < queue.length) {
+      setImmediate(goOn)
+      return
+    }
+    queue = []
+    next = 0
+    until = 0
+  }
+
+  return (item) => {
+    if (until === 0) {
+      until = performance.now() + SLICE_MS
+      setImmediate(goOn)
+    }
+    if (queue.length === 0 && performance.now() < until) work(item)
+    else queue.push(item)
+  }
+}
+
+function encodeOnce(encode: (serializer: Serializer) => Frame): (serializer: Serializer) => Frame {
+  const frames = new Map<Serializer, Frame>()
   return (serializer) => {
     const frame = frames.get(serializer) ?? encode(serializer)
     frames.set(serializer, frame)
@@ -91,15 +137,9 @@ function encodeOnce(encode: (serializer: Serializer) => string): (serializer: Se
   }
 }
 
-function addTo<T>(sets: Map<string, Set<T>>, key: string, item: T): void {
-  const set = sets.get(key)
-  if (set) set.add(item)
-  else sets.set(key, new Set([item]))
-}
-
-function removeFrom<T>(sets: Map<string, Set<T>>, key: string, item: T): void {
-  const set = sets.get(key)
-  if (set?.delete(item) && set.size === 0) sets.delete(key)
+function removeFrom<T>(collections: Map<string, Map<T, unknown> | Set<T>>, key: string, item: T): void {
+  const collection = collections.get(key)
+  if (collection?.delete(item) && collection.size === 0) collections.delete(key)
 }
 
 /** Ids in the order they came, forgotten once no ticket can name them. */

@@ -1,8 +1,9 @@
 import type { Wake } from '../wakes/bus.ts'
+import { jsonbText } from './jsonb.ts'
 
 /**
- * The frames of Phoenix channels as Supabase Realtime speaks them. Pure: text in, messages out, and back. A message knows
- * both references; which of them goes on the wire, and where, is the serializer's matter.
+ * The messages of Phoenix channels as Supabase Realtime speaks them. Pure. A message knows both references; which of them
+ * goes on the wire, and where, is the serializer's matter.
  */
 export type Ref = string | number | null
 
@@ -15,59 +16,38 @@ export interface Push {
   payload: unknown
 }
 
-export type ServerMessage = Push
-
-export interface Serializer {
-  readonly version: string
-  /** null: no frame of this serializer, which is dropped in silence. */
-  decode(text: string): Push | null
-  encode(message: ServerMessage): string
+/** The payload is JSON text: a record stands in it as Postgres prints it. */
+export interface ServerMessage extends Push {
+  payload: string
+  /** Set where a serializer may send the payload in parts. */
+  broadcast?: Broadcast
 }
 
-const VERSION_DEFAULT = '1.0.0'
-
-/** Serializer 1.0.0: objects; the server's never carry `join_ref`. */
-const serializerV1: Serializer = {
-  version: '1.0.0',
-  decode(text) {
-    const frame = parseObject(text)
-    if (!frame || !('payload' in frame) || !('ref' in frame)) return null
-    const { topic, event, payload, ref, join_ref: joinRef = null } = frame
-    if (typeof topic !== 'string' || typeof event !== 'string' || !isRef(ref) || !isRef(joinRef)) return null
-    return { joinRef, ref, topic, event, payload }
-  },
-  encode: ({ ref, event, topic, payload }) => JSON.stringify({ ref, event, topic, payload }),
+/** Event as it is, meta and payload as JSON text. */
+export interface Broadcast {
+  event: string
+  meta: string
+  payload: string
 }
 
-const serializers: ReadonlyMap<string, Serializer> = new Map([[serializerV1.version, serializerV1]])
+/** Supabase Realtime replays no more, whatever a client asks for. */
+const REPLAY_MAX = 25
 
-/** The serializer of the `vsn` parameter; without one it is 1.0.0; null: not spoken here. */
-export function findSerializer(version: string | null): Serializer | null {
-  return serializers.get(version ?? VERSION_DEFAULT) ?? null
-}
-
-function isRef(value: unknown): value is Ref {
-  return value === null || typeof value === 'string' || typeof value === 'number'
-}
-
-function isRecord(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
-}
-
-function parseObject(text: string): Record<string, unknown> | null {
-  try {
-    const value: unknown = JSON.parse(text)
-    return isRecord(value) ? value : null
-  } catch {
-    return null
-  }
+export interface ReplayRequest {
+  /** Milliseconds since 1970. */
+  sinceMs: number
+  limit: number
 }
 
 export interface JoinRequest {
   /** null: the connection's apikey stands in for it, as for a key that is no JWT (`sb_…`). */
   accessToken: string | null
   isPrivate: boolean
-  postgresChanges: unknown[]
+  /** Client broadcasts want a reply. */
+  wantsAck: boolean
+  /** 'invalid': asked for in a way that nobody understands. */
+  replay: ReplayRequest | 'invalid' | null
+  postgresChanges: Record<string, unknown>[]
 }
 
 /** The payload of `phx_join`, every part of which may be missing; null: a part has the wrong type. */
@@ -76,12 +56,22 @@ export function parseJoin(payload: unknown): JoinRequest | null {
   const { config = {} } = payload
   if (!isRecord(config)) return null
   const { broadcast = {}, postgres_changes: postgresChanges = [], private: isPrivate = false } = config
-  if (!isRecord(broadcast) || !Array.isArray(postgresChanges)) return null
+  if (!isRecord(broadcast) || !Array.isArray(postgresChanges) || !postgresChanges.every(isRecord)) return null
   return {
     accessToken: parseAccessToken(payload),
-    isPrivate: isPrivate === true || isPrivate === 'true',
+    isPrivate: isTrue(isPrivate),
+    wantsAck: isTrue(broadcast.ack),
+    replay: parseReplay(broadcast.replay),
     postgresChanges,
   }
+}
+
+function parseReplay(replay: unknown): JoinRequest['replay'] {
+  if (replay === undefined || replay === null) return null
+  if (!isRecord(replay)) return 'invalid'
+  const { since, limit = REPLAY_MAX } = replay
+  if (!isSafeInteger(since) || !isSafeInteger(limit) || limit < 1) return 'invalid'
+  return { sinceMs: since, limit: Math.min(limit, REPLAY_MAX) }
 }
 
 /** The JWT in a join or an `access_token` push; null: none. */
@@ -93,12 +83,12 @@ export function parseAccessToken(payload: unknown): string | null {
 
 export function replyTo(push: Push, status: 'ok' | 'error', response: unknown): ServerMessage {
   const { joinRef, ref, topic } = push
-  return { joinRef, ref, topic, event: 'phx_reply', payload: { status, response } }
+  return { joinRef, ref, topic, event: 'phx_reply', payload: JSON.stringify({ status, response }) }
 }
 
 /** The end of a channel; it carries the join's reference in both places. */
 export function closeMessage(topic: string, joinRef: Ref): ServerMessage {
-  return { joinRef, ref: joinRef, topic, event: 'phx_close', payload: {} }
+  return { joinRef, ref: joinRef, topic, event: 'phx_close', payload: '{}' }
 }
 
 /** A `system` message; `channel` is the topic without its prefix. */
@@ -109,18 +99,58 @@ export function systemMessage(
   message: string,
 ): ServerMessage {
   const channel = topic.slice(topic.indexOf(':') + 1)
-  return { joinRef, ref: null, topic, event: 'system', payload: { message, status, extension, channel } }
+  const payload = JSON.stringify({ message, status, extension, channel })
+  return { joinRef, ref: null, topic, event: 'system', payload }
 }
 
-/** A wake as Supabase sends what `realtime.send` wrote: `meta.id` is the row's id, which is the message's own. */
-export function wakeMessage(topic: string, wake: Wake): ServerMessage {
+/**
+ * A wake as Supabase sends what `realtime.send` wrote: `meta.id` is the row's id, which is the message's own. Live, the
+ * payload is jsonb as Postgres prints it; replayed, it is compact with its keys in order.
+ */
+export function wakeMessage(topic: string, wake: Wake, isReplayed = false): ServerMessage {
   const { id, from, to, kind, urgency, thread } = wake
-  const payload = { id, from, to, kind, urgency, ...(thread === null ? {} : { thread }) }
+  const parts = { from, id, kind, ...(thread === null ? {} : { thread }), to, urgency }
+  const payload = isReplayed ? JSON.stringify(parts) : jsonbText(parts)
+  const meta = JSON.stringify(isReplayed ? { id, replayed: true } : { id })
   return {
     joinRef: null,
     ref: null,
     topic,
     event: 'broadcast',
-    payload: { event: 'wake', meta: { id }, payload, type: 'broadcast' },
+    payload: `{"event":"wake","meta":${meta},"payload":${payload},"type":"broadcast"}`,
+    broadcast: { event: 'wake', meta, payload },
   }
+}
+
+export interface ChangeParts {
+  schema: string
+  table: string
+  record: Record<string, unknown>
+  columns: { name: string; type: string }[]
+  committedAt: string
+  /** Of the bindings that the row matches. */
+  ids: number[]
+}
+
+/** An inserted row as Supabase sends it: record and columns as jsonb prints them. */
+export function changeMessage(topic: string, change: ChangeParts): ServerMessage {
+  const { table, record, columns, schema, committedAt, ids } = change
+  const data = [
+    `"table":${JSON.stringify(table)},"type":"INSERT","record":${jsonbText(record)},"columns":${jsonbText(columns)}`,
+    `"errors":null,"schema":${JSON.stringify(schema)},"commit_timestamp":${JSON.stringify(committedAt)}`,
+  ]
+  const payload = `{"data":{${data.join(',')}},"ids":${JSON.stringify(ids)}}`
+  return { joinRef: null, ref: null, topic, event: 'postgres_changes', payload }
+}
+
+function isTrue(value: unknown): boolean {
+  return value === true || value === 'true'
+}
+
+function isSafeInteger(value: unknown): value is number {
+  return Number.isSafeInteger(value)
+}
+
+function isRecord(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }

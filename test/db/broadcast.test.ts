@@ -122,7 +122,7 @@ describe('the broadcast row', () => {
     const { alice, bob } = await seed(database, 'held', ['alice', 'bob'], { limits: SHORT_BUDGET })
     const { id, to } = await exchangeUntilHeld(alice, bob)
     const wakes = async () => (await rowsFor(to)).filter((row) => row.payload.id === id).length
-    const readBack = () => database.api`select patchcord.read_back(array[]::uuid[], 60)`
+    const readBack = () => database.api`select patchcord.read_back(60, null)`
     await readBack()
     assert.equal(await wakes(), 0)
     const deadline = Date.now() + DUE_MS_MAX
@@ -139,7 +139,7 @@ describe('the broadcast row', () => {
     const { id, to } = await exchangeUntilHeld(alice, bob)
     await to((scope) => fetchInbox(scope, {}))
     await database.admin`update patchcord.deliveries set wake_at = clock_timestamp() where message_id = ${id}`
-    await database.api`select patchcord.read_back(array[]::uuid[], 60)`
+    await database.api`select patchcord.read_back(60, null)`
     assert.equal((await rowsFor(to)).filter((row) => row.payload.id === id).length, 0)
     const [left] = await database.admin`select held from patchcord.deliveries where message_id = ${id}`
     assert.equal(left?.held, false)
@@ -151,7 +151,7 @@ describe('the broadcast row', () => {
     try {
       const { id } = await exchangeUntilHeld(alice, bob)
       await database.admin`update patchcord.deliveries set wake_at = clock_timestamp() where message_id = ${id}`
-      await database.api`select patchcord.read_back(array[]::uuid[], 60)`
+      await database.api`select patchcord.read_back(60, null)`
       assert.equal((await rowsFor(alice)).length + (await rowsFor(bob)).length, 0)
     } finally {
       await database.admin`update patchcord.settings set sends_broadcast = true`

@@ -48,8 +48,8 @@ endpointTest(
     assert.equal(
       await client.next(),
       `{"ref":null,"event":"broadcast","topic":"${topic}","payload":{"event":"wake","meta":{"id":"${wakeFor(ALICE).id}"},` +
-        `"payload":{"id":"${wakeFor(ALICE).id}","from":"alice","to":"bob","kind":"message","urgency":"normal","thread":"api"},` +
-        `"type":"broadcast"}}`,
+        `"payload":{"id": "${wakeFor(ALICE).id}", "to": "bob", "from": "alice", "kind": "message", "thread": "api", ` +
+        `"urgency": "normal"},"type":"broadcast"}}`,
     )
     endpoint.hub.deliver(wakeFor(ALICE))
     assert.ok(!('thread' in JSON.parse(await client.next()).payload.payload))
@@ -116,37 +116,66 @@ endpointTest(
   },
 )
 
-endpointTest(
-  'a public channel, wrong types and a topic without a name are refused with the recorded reasons',
-  async (endpoint) => {
-    const token = await endpoint.ticket(ALICE)
-    const payload = { config: { private: false }, access_token: token }
-    assert.equal(
-      await refusedJoin(endpoint, token, { payload }),
-      'PrivateOnly: This project only allows private channels',
-    )
-    assert.match(await refusedJoin(endpoint, token, { payload: { access_token: token } }), /^PrivateOnly: /)
-    const wrong = { config: { postgres_changes: 'x', broadcast: 5, private: 'maybe' }, access_token: token }
-    assert.match(await refusedJoin(endpoint, token, { payload: wrong }), /^UnknownErrorOnChannel: /)
-    assert.match(await refusedJoin(endpoint, token, { payload: 'abc' }), /^UnknownErrorOnChannel: /)
-    assert.equal(
-      await refusedJoin(endpoint, token, { topic: 'realtime:' }),
-      'TopicNameRequired: You must provide a topic name',
-    )
-    assert.equal(await refusedJoin(endpoint, token, { topic: 'other:m' }), 'unmatched topic')
-  },
-)
+endpointTest('wrong types and a topic without a name are refused with the recorded reasons', async (endpoint) => {
+  const token = await endpoint.ticket(ALICE)
+  for (const config of [
+    { postgres_changes: 'x', broadcast: 5, private: 'maybe' },
+    { private: true, postgres_changes: ['x'] },
+    { private: true, broadcast: 5 },
+  ]) {
+    const payload = { config, access_token: token }
+    assert.match(await refusedJoin(endpoint, token, { payload }), /^UnknownErrorOnChannel: /)
+  }
+  assert.match(await refusedJoin(endpoint, token, { payload: 'abc' }), /^UnknownErrorOnChannel: /)
+  assert.equal(
+    await refusedJoin(endpoint, token, { topic: 'realtime:' }),
+    'TopicNameRequired: You must provide a topic name',
+  )
+  assert.equal(await refusedJoin(endpoint, token, { topic: 'other:m' }), 'unmatched topic')
+})
 
-endpointTest('a channel that asks for table changes is told that there are none', async (endpoint) => {
+endpointTest('a public channel of an agent is another world: no wake comes there', async (endpoint) => {
   const client = await endpoint.open()
-  const config = { private: true, postgres_changes: [{ event: 'INSERT', schema: 'public', table: 'nope' }] }
-  const reply = await join(client, ALICE, '', { payload: { config, access_token: await endpoint.ticket(ALICE) } })
-  assert.equal(reply, okReply(topic))
-  const { payload } = JSON.parse(await client.next())
-  assert.deepEqual([payload.extension, payload.status], ['postgres_changes', 'error'])
-  assert.match(payload.message, /^Unable to subscribe to changes with given parameters/)
+  const payload = { config: { private: false }, access_token: await endpoint.ticket(ALICE) }
+  assert.equal(await join(client, ALICE, '', { payload }), okReply(topic))
+  assert.deepEqual([...endpoint.hub.agentIds()], [])
+  endpoint.hub.deliver(wakeFor(ALICE))
+  await new Promise((resolve) => setTimeout(resolve, 50))
+  client.send(HEARTBEAT)
+  assert.equal(await client.next(), HEARTBEAT_REPLY)
   client.close()
 })
+
+for (const isPrivate of [true, false]) {
+  endpointTest(
+    `what a client broadcasts to a ${isPrivate ? 'private' : 'public'} channel is refused where it asks, and presence always`,
+    async (endpoint) => {
+      const client = await endpoint.open()
+      const other = await endpoint.open()
+      const config = { private: isPrivate, broadcast: { ack: true, self: true }, presence: { key: 'k', enabled: true } }
+      const payload = { config, access_token: await endpoint.ticket(ALICE) }
+      await join(client, ALICE, '', { payload })
+      await join(other, ALICE, '', { payload: { ...payload, config: { private: isPrivate } } })
+      const push = (event: string, ref: string) => ({ topic, event, payload: { type: event, event: 'track' }, ref })
+      client.send(push('broadcast', '2'))
+      assert.equal(
+        await client.next(),
+        `{"ref":"2","event":"phx_reply","topic":"${topic}","payload":{"status":"error","response":"payload_size_exceeded"}}`,
+      )
+      client.send(push('presence', '3'))
+      assert.equal(
+        await client.next(),
+        `{"ref":"3","event":"phx_reply","topic":"${topic}","payload":{"status":"error","response":{}}}`,
+      )
+      other.send(push('broadcast', '4'))
+      other.send(HEARTBEAT)
+      assert.equal(await other.next(), HEARTBEAT_REPLY)
+      assert.deepEqual(client.frames, [])
+      client.close()
+      other.close()
+    },
+  )
+}
 
 endpointTest(
   'a refused join is answered late where a delay is configured',

@@ -4,6 +4,7 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import { type AddressInfo, connect, type Socket } from 'node:net'
 import { test } from 'node:test'
 import { WebSocket } from 'ws'
+import type { RealtimeSource } from '../../server/domain/realtime.ts'
 import { createTicketSigner, type SigningKey, type TicketClaims } from '../../server/domain/tickets.ts'
 import type { RealtimeTimes } from '../../server/realtime/connection.ts'
 import { attachRealtime, REALTIME_PATH } from '../../server/realtime/endpoint.ts'
@@ -44,7 +45,15 @@ export interface EndpointOptions {
   times?: Partial<RealtimeTimes>
   connectionsPerTokenMax?: number
   signing?: SigningKey
+  /** Without one nothing can be replayed or subscribed to. */
+  source?: RealtimeSource
   onRequest?: (request: IncomingMessage, response: ServerResponse) => void
+}
+
+const NO_DATABASE: RealtimeSource = {
+  listRecentWakes: () => Promise.reject(new Error('this endpoint has no database')),
+  readChanges: () => Promise.reject(new Error('this endpoint has no database')),
+  checkFilters: () => Promise.reject(new Error('this endpoint has no database')),
 }
 
 /** A real HTTP server with the endpoint and nothing else, refusals without their delay. */
@@ -56,12 +65,13 @@ export async function startEndpoint(options: EndpointOptions = {}) {
   const endpoint = attachRealtime({
     server,
     hub,
+    source: options.source ?? NO_DATABASE,
     verifier: signer,
     limits: { connectionsPerTokenMax: options.connectionsPerTokenMax ?? 20 },
     log: { debug: () => undefined, error: (fields) => errors.push(fields) },
     isHostAllowed: (host) => host.startsWith('127.0.0.1:'),
     isOriginAllowed: (origin, host) => origin === `http://${host}`,
-    times: { connectErrorDelayMs: 0, joinErrorDelayMs: 0, sweepMs: 20, ...options.times },
+    times: { connectErrorDelayMs: 0, joinErrorDelayMs: 0, sweepMs: 20, changesPollMs: 20, ...options.times },
   })
   server.listen(0, '127.0.0.1')
   await once(server, 'listening')

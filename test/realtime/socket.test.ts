@@ -90,6 +90,27 @@ endpointTest(
 )
 
 endpointTest(
+  'the joins of a token are counted over all of its sockets, and then it is refused at the door',
+  async (endpoint) => {
+    const key = await endpoint.apikey({ token: ALICE.token })
+    const clients = await Promise.all(Array.from({ length: 6 }, () => endpoint.open(key)))
+    let answered = ''
+    for (const client of clients) {
+      for (let index = 0; index < 20; index++) client.send(joinFrame(ALICE, 'abc.def', { ref: `${index}` }))
+      for (let index = 0; index < 20 && !answered.includes('Too many joins'); index++) answered = await client.next()
+    }
+    for (const client of clients) client.close()
+    assert.match(answered, /"reason":"ClientJoinRateLimitReached: Too many joins per second"/)
+    const again = openTcp(endpoint.port)
+    again.write(handshakeText(`${REALTIME_PATH}?apikey=${key}`))
+    assert.match((await readAll(again)).toString(), /^HTTP\/1\.1 429 .*{"error":"Too many joins per second"}$/s)
+    const other = await endpoint.open(await endpoint.apikey({ token: BOB.token }))
+    assert.match(await join(other, BOB, await endpoint.ticket(BOB)), /"status":"ok"/)
+    other.close()
+  },
+)
+
+endpointTest(
   'a socket that sends nothing is closed with 1000, one with heartbeats is not',
   async (endpoint) => {
     const silent = await endpoint.open()
@@ -183,10 +204,10 @@ endpointTest(
   },
 )
 
-endpointTest('a frame beyond the limit closes the socket', async (endpoint) => {
+endpointTest('a frame beyond the limit ends the connection without a close frame, as recorded', async (endpoint) => {
   const client = await endpoint.open()
   client.send('x'.repeat(100_000))
-  assert.equal((await client.closed()).code, 1009)
+  assert.equal((await client.closed()).code, 1006)
 })
 
 endpointTest(
