@@ -3,16 +3,19 @@
  * No socket and no clock: what goes in is a chunk, what comes out is a list of events.
  */
 import { Buffer, isUtf8 } from 'node:buffer'
+import { Utf8Checker } from './ws-utf8.mjs'
 
 export const MESSAGE_BYTES_MAX = 16 * 1024 * 1024
 /** RFC 6455 §5.5: a control frame carries at most 125 bytes and is never fragmented. */
 const CONTROL_BYTES_MAX = 125
-const FIRST_CAPACITY = 1024
+/** What a message that comes in several pieces gets at first. */
+const GROWN_BYTES_MIN = 1024
 
 export const OPCODE = Object.freeze({ continuation: 0, text: 1, binary: 2, close: 8, ping: 9, pong: 10 })
 
-const STATE = Object.freeze({ header: 0, length16: 1, length64: 2, payload: 3, ended: 4 })
-const STATE_BYTES = [2, 2, 8]
+/** The two bytes of a header are read apart, so that each is refused as soon as it is there. */
+const STATE = Object.freeze({ first: 0, second: 1, length16: 2, length64: 3, payload: 4, ended: 5 })
+const FIELD_BYTES = [1, 1, 2, 8]
 
 /**
  * @typedef {{ type: 'text', text: string }
@@ -23,22 +26,32 @@ const STATE_BYTES = [2, 2, 8]
  *   A close without a code is 1005 (§7.1.5). After `close` or `violation` the parser takes nothing more.
  */
 
-/** Bytes collected piece by piece: it grows by what has arrived, never by what a header claims. */
+/** Bytes collected piece by piece: it grows by what has arrived, never by what a header claims, and at most to a limit. */
 class Assembly {
   /** @type {Buffer} */
   #bytes = Buffer.alloc(0)
+  #bytesMax
   length = 0
+
+  /** @param {number} bytesMax nobody appends more */
+  constructor(bytesMax) {
+    this.#bytesMax = bytesMax
+  }
 
   /** @param {Uint8Array} piece */
   append(piece) {
     const needed = this.length + piece.length
-    if (needed > this.#bytes.length) {
-      const grown = Buffer.allocUnsafeSlow(Math.max(needed, this.#bytes.length * 2, FIRST_CAPACITY))
-      this.#bytes.copy(grown, 0, 0, this.length)
-      this.#bytes = grown
-    }
+    if (needed > this.#bytes.length) this.#grow(needed)
     this.#bytes.set(piece, this.length)
     this.length = needed
+  }
+
+  /** Doubling keeps the copying linear; what comes in one piece, as most messages do, gets its size. @param {number} needed */
+  #grow(needed) {
+    const roomy = this.length === 0 ? needed : Math.max(needed, this.#bytes.length * 2, GROWN_BYTES_MIN)
+    const grown = Buffer.allocUnsafe(Math.min(roomy, this.#bytesMax))
+    this.#bytes.copy(grown, 0, 0, this.length)
+    this.#bytes = grown
   }
 
   take() {
@@ -52,10 +65,13 @@ class Assembly {
 /** Parses what a server sends. `push` never throws. */
 export class FrameParser {
   /** @type {number} */
-  #state = STATE.header
-  #field = new Assembly()
-  #message = new Assembly()
-  #control = new Assembly()
+  #state = STATE.first
+  #field = Buffer.alloc(8)
+  #fieldLength = 0
+  #message
+  #control = new Assembly(CONTROL_BYTES_MAX)
+  /** Whole at the end of each text message: one serves them all. */
+  #utf8 = new Utf8Checker()
   #messageBytesMax
   /** Opcode of the message being collected; 0 between messages. */
   #messageOpcode = 0
@@ -68,6 +84,7 @@ export class FrameParser {
   /** @param {{ messageBytesMax?: number }} [options] */
   constructor({ messageBytesMax = MESSAGE_BYTES_MAX } = {}) {
     this.#messageBytesMax = messageBytesMax
+    this.#message = new Assembly(messageBytesMax)
   }
 
   /**
@@ -85,46 +102,49 @@ export class FrameParser {
 
   /** @param {Uint8Array} chunk @param {number} offset @returns {number} bytes consumed */
   #takeField(chunk, offset) {
-    const wanted = /** @type {number} */ (STATE_BYTES[this.#state])
-    const piece = chunk.subarray(offset, offset + wanted - this.#field.length)
-    this.#field.append(piece)
-    if (this.#field.length === wanted) {
-      const bytes = this.#field.take()
-      if (this.#state === STATE.header) this.#readHeader(bytes)
-      else if (this.#state === STATE.length16) this.#readLength16(bytes)
-      else this.#readLength64(bytes)
+    const wanted = /** @type {number} */ (FIELD_BYTES[this.#state])
+    const piece = chunk.subarray(offset, offset + wanted - this.#fieldLength)
+    this.#field.set(piece, this.#fieldLength)
+    this.#fieldLength += piece.length
+    if (this.#fieldLength === wanted) {
+      this.#fieldLength = 0
+      if (this.#state === STATE.first) this.#readFirst(this.#field.readUInt8(0))
+      else if (this.#state === STATE.second) this.#readSecond(this.#field.readUInt8(0))
+      else if (this.#state === STATE.length16) this.#readLength16(this.#field)
+      else this.#readLength64(this.#field)
     }
     return piece.length
   }
 
-  /** @param {Buffer} bytes §5.2: FIN, RSV1-3, opcode; MASK, 7-bit length */
-  #readHeader(bytes) {
-    const first = bytes.readUInt8(0)
-    const second = bytes.readUInt8(1)
-    this.#isFinal = (first & 0x80) !== 0
-    this.#opcode = first & 0x0f
-    const length = second & 0x7f
-    const problem = this.#findHeaderProblem(first, second, length)
+  /** @param {number} byte §5.2: FIN, RSV1-3, opcode */
+  #readFirst(byte) {
+    this.#isFinal = (byte & 0x80) !== 0
+    this.#opcode = byte & 0x0f
+    const problem = (byte & 0x70) !== 0 ? 'reserved bits are set without an extension' : this.#findOpcodeProblem()
     if (problem !== null) this.#violate(1002, problem)
+    else this.#state = STATE.second
+  }
+
+  /** @returns {string | null} */
+  #findOpcodeProblem() {
+    const opcode = this.#opcode
+    if (opcode > OPCODE.pong || (opcode > OPCODE.binary && opcode < OPCODE.close)) return `unknown opcode ${opcode}`
+    if (opcode >= OPCODE.close) return this.#isFinal ? null : 'a control frame is fragmented'
+    const isInside = this.#messageOpcode !== 0
+    if (opcode === OPCODE.continuation) return isInside ? null : 'a continuation without a message'
+    return isInside ? 'a new message inside a fragmented one' : null
+  }
+
+  /** @param {number} byte §5.2: MASK, 7-bit length */
+  #readSecond(byte) {
+    const length = byte & 0x7f
+    const isControl = this.#opcode >= OPCODE.close
+    if ((byte & 0x80) !== 0) this.#violate(1002, 'a server frame is masked')
+    else if (isControl && length > CONTROL_BYTES_MAX) this.#violate(1002, 'a control frame is longer than 125 bytes')
+    else if (this.#opcode === OPCODE.close && length === 1) this.#violate(1002, 'a close frame of one byte')
     else if (length === 126) this.#state = STATE.length16
     else if (length === 127) this.#state = STATE.length64
     else this.#startPayload(length)
-  }
-
-  /** @param {number} first @param {number} second @param {number} length @returns {string | null} */
-  #findHeaderProblem(first, second, length) {
-    if ((first & 0x70) !== 0) return 'reserved bits are set without an extension'
-    if ((second & 0x80) !== 0) return 'a server frame is masked'
-    if (this.#opcode >= OPCODE.close) {
-      if (this.#opcode > OPCODE.pong) return `unknown opcode ${this.#opcode}`
-      if (!this.#isFinal) return 'a control frame is fragmented'
-      return length > CONTROL_BYTES_MAX ? 'a control frame is longer than 125 bytes' : null
-    }
-    if (this.#opcode > OPCODE.binary) return `unknown opcode ${this.#opcode}`
-    if (this.#opcode === OPCODE.continuation) {
-      return this.#messageOpcode === 0 ? 'a continuation without a message' : null
-    }
-    return this.#messageOpcode === 0 ? null : 'a new message inside a fragmented one'
   }
 
   /** @param {Buffer} bytes */
@@ -161,15 +181,19 @@ export class FrameParser {
   /** @param {Uint8Array} chunk @param {number} offset @returns {number} bytes consumed */
   #takePayload(chunk, offset) {
     const piece = chunk.subarray(offset, offset + this.#payloadLeft)
-    const target = this.#opcode >= OPCODE.close ? this.#control : this.#message
-    target.append(piece)
     this.#payloadLeft -= piece.length
+    if (this.#opcode >= OPCODE.close) this.#control.append(piece)
+    // §8.1: text that has become invalid is refused at once, not when a message of many megabytes has come whole.
+    else if (this.#messageOpcode === OPCODE.text && !this.#utf8.push(piece)) {
+      this.#violate(1007, 'a text message is not UTF-8')
+      return piece.length
+    } else this.#message.append(piece)
     if (this.#payloadLeft === 0) this.#finishFrame()
     return piece.length
   }
 
   #finishFrame() {
-    this.#state = STATE.header
+    this.#state = STATE.first
     if (this.#opcode === OPCODE.ping) this.#events.push({ type: 'ping', data: this.#control.take() })
     else if (this.#opcode === OPCODE.pong) this.#events.push({ type: 'pong', data: this.#control.take() })
     else if (this.#opcode === OPCODE.close) this.#finishClose(this.#control.take())
@@ -181,14 +205,13 @@ export class FrameParser {
     const opcode = this.#messageOpcode
     this.#messageOpcode = 0
     if (opcode === OPCODE.binary) this.#events.push({ type: 'binary', data })
-    else if (isUtf8(data)) this.#events.push({ type: 'text', text: data.toString('utf8') })
-    else this.#violate(1007, 'a text message is not UTF-8')
+    else if (this.#utf8.isWhole) this.#events.push({ type: 'text', text: data.toString('utf8') })
+    else this.#violate(1007, 'a text message ends inside a character')
   }
 
   /** @param {Buffer} data §5.5.1, §7.4 */
   #finishClose(data) {
     if (data.length === 0) return this.#end({ type: 'close', code: 1005, reason: '' })
-    if (data.length === 1) return this.#violate(1002, 'a close frame of one byte')
     const code = data.readUInt16BE(0)
     const reason = data.subarray(2)
     if (!isCloseCode(code)) return this.#violate(1002, `close code ${code} is not valid on the wire`)

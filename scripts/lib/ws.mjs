@@ -5,13 +5,17 @@
 import { Buffer } from 'node:buffer'
 import { createHash, randomBytes } from 'node:crypto'
 import { request as requestHttp } from 'node:http'
-import { encodeClosePayload, encodeFrame, FrameParser, isCloseCode, OPCODE } from './ws-frames.mjs'
+import { encodeClosePayload, encodeFrame, FrameParser, isCloseCode, MESSAGE_BYTES_MAX, OPCODE } from './ws-frames.mjs'
 
 export const HANDSHAKE_HEADER_BYTES_MAX = 64 * 1024
+/** Node drops headers from the thousandth on without a word, and a header that forbids us to go on may be among them. */
+const HANDSHAKE_HEADERS_MAX = 256
 const HANDSHAKE_MS = 10_000
 const CLOSE_MS = 2_000
-/** A peer that pings and never reads must not fill our memory with pongs. */
-const UNSENT_BYTES_MAX = 1024 * 1024
+/** A peer that pings and never reads must not fill our memory with pongs; §5.5.3: the last of its pings is enough. */
+const UNSENT_BYTES_BEFORE_PONG_MAX = 1024 * 1024
+/** Whoever sends to a peer that does not read is told so instead of losing messages: any one message fits. */
+const UNSENT_BYTES_MAX = 2 * MESSAGE_BYTES_MAX
 /** RFC 6455 §1.3. */
 const ACCEPT_GUID = '258EAFA5-E914-47DA-95CA-C5AB0DC85B11'
 
@@ -23,7 +27,7 @@ const ACCEPT_GUID = '258EAFA5-E914-47DA-95CA-C5AB0DC85B11'
  * @property {(end: WebSocketEnd) => void} onClose once, and the last of all callbacks
  *
  * @typedef {object} WebSocketEnd
- * @property {number} code the peer's close code; 1005 without one, 1006 for a lost connection, ours for a violation
+ * @property {number} code the peer's close code; 1005 without one, 1006 where none came, ours for a violation
  * @property {string} reason
  * @property {string | null} error what went wrong, null for an orderly close
  * @property {number | null} status the HTTP status of a refused handshake
@@ -42,6 +46,8 @@ export class WebSocketClient {
   #timer
   /** @type {WebSocketEnd | null} set once a close frame went either way; what onClose will say */
   #end = null
+  /** @type {Uint8Array | null} of the last ping, while what was sent before waits to be read */
+  #owedPong = null
   #isClosed = false
 
   /**
@@ -106,8 +112,10 @@ export class WebSocketClient {
     clearTimeout(this.#timer)
     if ('setNoDelay' in socket && typeof socket.setNoDelay === 'function') socket.setNoDelay(true)
     socket.on('data', (chunk) => this.#receive(chunk))
+    socket.on('drain', () => this.#payPong())
     socket.on('close', () => this.#finish())
-    socket.on('end', () => this.#finish())
+    // With a close frame still on its way out, the end of the socket or the timer comes next.
+    socket.on('end', () => this.#end === null && this.#finish())
     this.#events.onOpen?.()
     if (head.length > 0) this.#receive(head)
   }
@@ -116,32 +124,42 @@ export class WebSocketClient {
   #receive(chunk) {
     for (const event of this.#parser.push(chunk)) {
       if (this.#isClosed) return
-      if (event.type === 'ping') this.#send(OPCODE.pong, event.data)
+      if (event.type === 'ping') this.#answerPing(event.data)
       else if (event.type === 'close') return this.#answerClose(event.code, event.reason)
-      else if (event.type === 'violation') return this.#closeWith(event.code, event.message, event.message)
-      // §7.1.1: after our own close frame data may still arrive, and nobody waits for it.
+      else if (event.type === 'violation') return this.#answerViolation(event.code, event.message)
+      // §1.4: after our own close frame data may still arrive, and nobody waits for it.
       else if (this.#end !== null) continue
       else if (event.type === 'text') this.#events.onText?.(event.text)
       else if (event.type === 'binary') this.#events.onBinary?.(event.data)
     }
   }
 
+  /** @param {Uint8Array} data */
+  #answerPing(data) {
+    this.#owedPong = data
+    if ((this.#socket?.writableLength ?? 0) <= UNSENT_BYTES_BEFORE_PONG_MAX) this.#payPong()
+  }
+
+  #payPong() {
+    if (this.#owedPong !== null) this.#send(OPCODE.pong, this.#owedPong)
+    this.#owedPong = null
+  }
+
   /** Echoes a close (§5.5.1); the server then closes the connection (§7.1.1), or the timer does. */
   #answerClose(/** @type {number} */ code, /** @type {string} */ reason) {
-    if (this.#end === null) {
-      this.#end = { code, reason, error: null, status: null }
-      this.#send(OPCODE.close, code === 1005 ? new Uint8Array() : encodeClosePayload(code, ''))
-    }
+    const isEcho = this.#end !== null
+    this.#end = { code, reason, error: null, status: null }
+    if (!isEcho) this.#send(OPCODE.close, code === 1005 ? new Uint8Array() : encodeClosePayload(code, ''))
     this.#socket?.end()
     this.#finishLater()
   }
 
-  /** @param {number} code @param {string} reason @param {string | null} error */
-  #closeWith(code, reason, error) {
+  /** §7.1.7. @param {number} code @param {string} message */
+  #answerViolation(code, message) {
     if (this.#end !== null) return this.#finish()
-    this.#end = { code, reason, error, status: null }
-    this.#send(OPCODE.close, encodeClosePayload(code, reason))
-    if (error !== null) this.#socket?.end()
+    this.#end = { code, reason: message, error: message, status: null }
+    this.#send(OPCODE.close, encodeClosePayload(code, message))
+    this.#socket?.end()
     this.#finishLater()
   }
 
@@ -150,11 +168,16 @@ export class WebSocketClient {
     this.#timer = setTimeout(() => this.#finish(), this.#times.closeMs)
   }
 
-  /** @param {number} opcode @param {Uint8Array} payload @returns {boolean} */
+  /** @param {number} opcode @param {Uint8Array} payload */
   #send(opcode, payload) {
-    const socket = this.#socket
-    if (socket === null || this.#isClosed || !socket.writable || socket.writableLength > UNSENT_BYTES_MAX) return false
-    return socket.write(encodeFrame(opcode, payload, randomBytes(4)))
+    if (this.#socket?.writable) this.#socket.write(encodeFrame(opcode, payload, randomBytes(4)))
+  }
+
+  /** @param {number} opcode @param {Uint8Array} payload */
+  #sendMessage(opcode, payload) {
+    if (this.#end !== null || this.#isClosed || this.#socket === null) return
+    if (this.#socket.writableLength > UNSENT_BYTES_MAX) this.#fail('the server does not read')
+    else this.#send(opcode, payload)
   }
 
   /** @param {string} error @param {number} [status] */
@@ -169,20 +192,27 @@ export class WebSocketClient {
     this.#events.onClose(this.#end ?? { code: 1006, reason: '', error: null, status: null })
   }
 
-  /** Sends a text message; what can no longer be sent is dropped, as onClose has come or is coming. @param {string} text */
+  /** Sends a message; what can no longer be sent is dropped, as onClose has come or is coming. @param {string} text */
   sendText(text) {
-    if (this.#end === null) this.#send(OPCODE.text, Buffer.from(text, 'utf8'))
+    this.#sendMessage(OPCODE.text, Buffer.from(text, 'utf8'))
+  }
+
+  /** The same with bytes. @param {Uint8Array} data */
+  sendBinary(data) {
+    this.#sendMessage(OPCODE.binary, data)
   }
 
   /**
-   * Starts the closing handshake; onClose follows.
+   * Starts the closing handshake, once; onClose follows.
    * @param {number} [code] @param {string} [reason]
    */
   close(code = 1000, reason = '') {
     if (!isCloseCode(code)) throw new RangeError(`close code ${code} cannot be sent`)
-    if (this.#isClosed) return
-    if (this.#socket === null) this.#fail('closed before the handshake ended')
-    else this.#closeWith(code, reason, null)
+    if (this.#isClosed || this.#end !== null) return
+    if (this.#socket === null) return this.#fail('closed before the handshake ended')
+    this.#end = { code: 1006, reason: '', error: null, status: null }
+    this.#send(OPCODE.close, encodeClosePayload(code, reason))
+    this.#finishLater()
   }
 
   /** Sends a close frame if it can, waits a moment for the server to end, and calls nothing back. */
@@ -202,13 +232,14 @@ export class WebSocketClient {
 }
 
 /**
- * RFC 6455 §4.1, what the client must check in the answer.
+ * RFC 6455 §4.1, what the client must check in the answer; that it has `connection: upgrade` Node has checked.
  * @param {import('node:http').IncomingMessage} response @param {string} key
  * @returns {string | null}
  */
 function findHandshakeProblem(response, key) {
   const { headers } = response
   if (response.statusCode !== 101) return `HTTP ${response.statusCode}`
+  if (response.rawHeaders.length > 2 * HANDSHAKE_HEADERS_MAX) return 'the answer has too many headers'
   if (headers.upgrade?.toLowerCase() !== 'websocket') return 'the answer does not upgrade to websocket'
   const accept = createHash('sha1').update(`${key}${ACCEPT_GUID}`).digest('base64')
   if (headers['sec-websocket-accept']?.trim() !== accept) return 'the answer has a wrong sec-websocket-accept'

@@ -1,12 +1,12 @@
 import { generateKeyPairSync, sign } from 'node:crypto'
 
 /** A self-signed certificate for 127.0.0.1, made on the spot: X.509 v3 (RFC 5280) with an Ed25519 key (RFC 8410). */
-export function createCertificate(): { key: string; cert: string } {
+export function createCertificate({ expiresInMs = 86_400_000 } = {}): { key: string; cert: string } {
   const { publicKey, privateKey } = generateKeyPairSync('ed25519')
   const algorithm = der(0x30, oid(1, 3, 101, 112))
   const commonName = der(0x30, oid(2, 5, 4, 3), der(0x0c, Buffer.from('scripted server')))
   const name = der(0x30, der(0x31, commonName))
-  const validity = der(0x30, utcTime(Date.now() - 86_400_000), utcTime(Date.now() + 86_400_000))
+  const validity = der(0x30, utcTime(Date.now() - 2 * 86_400_000), utcTime(Date.now() + expiresInMs))
   // subjectAltName: iPAddress [7]
   const address = der(0x30, der(0x87, Buffer.from([127, 0, 0, 1])))
   const extension = der(0x30, oid(2, 5, 29, 17), der(0x04, address))

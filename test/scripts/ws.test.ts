@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict'
-import { createHash } from 'node:crypto'
 import { once } from 'node:events'
-import net from 'node:net'
+import type net from 'node:net'
 import { test } from 'node:test'
 import { WebSocketServer } from 'ws'
 import { WebSocketClient } from '../../scripts/lib/ws.mjs'
 import { eventually, pause } from './listener-process.ts'
+import { acceptHandshake, listReplies, RawServer, writeBytewise } from './ws-raw-server.ts'
 
 type Client = InstanceType<typeof WebSocketClient>
 interface Seen {
@@ -14,34 +14,15 @@ interface Seen {
   end: { code: number; reason: string; error: string | null; status: number | null } | null
 }
 
-/** A TCP server whose every byte is scripted. */
 async function withRawServer(
   answer: (socket: net.Socket, request: string) => void | Promise<void>,
   use: (url: URL, received: () => Buffer) => Promise<void>,
 ): Promise<void> {
-  const sockets = new Set<net.Socket>()
-  let received = Buffer.alloc(0)
-  const server = net.createServer((socket) => {
-    sockets.add(socket)
-    socket.on('error', () => {})
-    let isAnswered = false
-    socket.on('data', (chunk) => {
-      received = Buffer.concat([received, chunk])
-      const end = received.indexOf('\r\n\r\n')
-      if (isAnswered || end < 0) return
-      isAnswered = true
-      const request = received.subarray(0, end).toString('latin1')
-      received = received.subarray(end + 4)
-      void answer(socket, request)
-    })
-  })
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const server = await RawServer.listen(({ socket, request }) => answer(socket, request))
   try {
-    const { port } = server.address() as net.AddressInfo
-    await use(new URL(`ws://127.0.0.1:${port}/realtime/v1/websocket?apikey=k&vsn=1.0.0`), () => received)
+    await use(server.url, () => server.connections[0]?.received ?? Buffer.alloc(0))
   } finally {
-    for (const socket of sockets) socket.destroy()
-    await new Promise((resolve) => server.close(resolve))
+    await server.close()
   }
 }
 
@@ -64,104 +45,7 @@ function connect(url: URL, times = {}): Seen {
   return seen
 }
 
-function accept(request: string, extra = ''): string {
-  const key = /sec-websocket-key: (.+)/i.exec(request)?.[1]?.trim() ?? ''
-  const hash = createHash('sha1').update(`${key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11`).digest('base64')
-  return `HTTP/1.1 101 Switching Protocols\r\nconnection: Upgrade\r\nupgrade: websocket\r\nsec-websocket-accept: ${hash}\r\n${extra}\r\n`
-}
-
-async function writeBytewise(socket: net.Socket, bytes: Buffer): Promise<void> {
-  for (const byte of bytes) {
-    socket.write(Buffer.from([byte]))
-    await new Promise((resolve) => setImmediate(resolve))
-  }
-}
-
-/** The payload of the first client frame, unmasked. */
-function unmask(frame: Buffer): Buffer {
-  const mask = frame.subarray(2, 6)
-  return Buffer.from(
-    frame.subarray(6, 6 + ((frame[1] ?? 0) & 0x7f)).map((byte, index) => byte ^ (mask[index & 3] ?? 0)),
-  )
-}
-
 const HELLO = Buffer.from('810548656c6c6f', 'hex')
-
-test('header and frames that come in one packet are both read', async () => {
-  const answer = (socket: net.Socket, request: string) => {
-    socket.write(Buffer.concat([Buffer.from(accept(request)), HELLO, HELLO]))
-  }
-  await withRawServer(answer, async (url) => {
-    const seen = connect(url)
-    await eventually(() => seen.events.length === 3)
-    assert.deepEqual(seen.events, ['open', 'text Hello', 'text Hello'])
-    seen.client.destroy()
-  })
-})
-
-test('header and frames that come byte by byte are both read', async () => {
-  const answer = (socket: net.Socket, request: string) => {
-    return writeBytewise(socket, Buffer.concat([Buffer.from(accept(request)), HELLO]))
-  }
-  await withRawServer(answer, async (url) => {
-    const seen = connect(url)
-    await eventually(() => seen.events.includes('text Hello'))
-    seen.client.destroy()
-  })
-})
-
-test('an answer that is no WebSocket handshake is refused', async () => {
-  const answers: Record<string, (request: string) => string> = {
-    'HTTP 403': () => 'HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\n\r\n',
-    'HTTP 302': () => 'HTTP/1.1 302 Found\r\nlocation: ws://127.0.0.1:1/\r\ncontent-length: 0\r\n\r\n',
-    accept: (request) => accept(request).replace(/accept: ..../, 'accept: AAAA'),
-    extension: (request) => accept(request, 'sec-websocket-extensions: permessage-deflate\r\n'),
-    subprotocol: (request) => accept(request, 'sec-websocket-protocol: other\r\n'),
-    websocket: (request) => accept(request).replace('upgrade: websocket', 'upgrade: h2c'),
-    '': () => 'SSH-2.0-OpenSSH_9.2\r\n\r\n',
-    ' ': (request) => accept(request).replace('connection: Upgrade\r\nupgrade: websocket\r\n', ''),
-  }
-  for (const [text, make] of Object.entries(answers)) {
-    await withRawServer(
-      (socket, request) => void socket.write(make(request)),
-      async (url) => {
-        const seen = connect(url)
-        await eventually(() => seen.end !== null)
-        assert.deepEqual(seen.events, ['close'], text)
-        assert.equal(seen.end?.code, 1006)
-        assert.ok(seen.end?.error?.includes(text.trim()), `${text}: ${seen.end?.error}`)
-      },
-    )
-  }
-})
-
-test('headers over 64 KiB are refused, headers of 60 KiB are not', async () => {
-  for (const [size, expected] of [
-    [60, 'open'],
-    [80, 'close'],
-  ] as const) {
-    await withRawServer(
-      (socket, request) => void socket.write(accept(request, `x-filler: ${'a'.repeat(size * 1024)}\r\n`)),
-      async (url) => {
-        const seen = connect(url)
-        await eventually(() => seen.events.length > 0)
-        assert.equal(seen.events[0], expected)
-        seen.client.destroy()
-      },
-    )
-  }
-})
-
-test('a handshake that is never answered times out', async () => {
-  await withRawServer(
-    () => {},
-    async (url) => {
-      const seen = connect(url, { handshakeMs: 100 })
-      await eventually(() => seen.end !== null)
-      assert.equal(seen.end?.error, 'handshake timed out')
-    },
-  )
-})
 
 test('a violation is closed with its code on the wire', async () => {
   for (const [hex, code] of [
@@ -170,13 +54,14 @@ test('a violation is closed with its code on the wire', async () => {
     ['827f0000000001000001', 1009],
   ] as const) {
     await withRawServer(
-      (socket, request) => void socket.write(Buffer.concat([Buffer.from(accept(request)), Buffer.from(hex, 'hex')])),
+      (socket, request) =>
+        void socket.write(Buffer.concat([Buffer.from(acceptHandshake(request)), Buffer.from(hex, 'hex')])),
       async (url, received) => {
         const seen = connect(url)
         await eventually(() => seen.end !== null)
         assert.equal(seen.end?.code, code)
         assert.equal(received()[0], 0x88)
-        assert.equal(unmask(received()).readUInt16BE(0), code)
+        assert.equal(listReplies(received())[0], `close ${code}`)
       },
     )
   }
@@ -184,20 +69,20 @@ test('a violation is closed with its code on the wire', async () => {
 
 test('a close that is split across reads is echoed with its code', async () => {
   const answer = async (socket: net.Socket, request: string) => {
-    socket.write(accept(request))
+    socket.write(acceptHandshake(request))
     await writeBytewise(socket, Buffer.from('880803f4726573746172', 'hex'))
   }
   await withRawServer(answer, async (url, received) => {
     const seen = connect(url)
     await eventually(() => seen.end !== null)
     assert.deepEqual(seen.end, { code: 1012, reason: 'restar', error: null, status: null })
-    assert.equal(unmask(received()).readUInt16BE(0), 1012)
+    assert.equal(listReplies(received())[0], 'close 1012')
   })
 })
 
 test('a connection that ends without a close frame is 1006', async () => {
   await withRawServer(
-    (socket, request) => void socket.end(accept(request)),
+    (socket, request) => void socket.end(acceptHandshake(request)),
     async (url) => {
       const seen = connect(url)
       await eventually(() => seen.end !== null)
@@ -208,7 +93,7 @@ test('a connection that ends without a close frame is 1006', async () => {
 
 test('a destroyed client calls nothing back, whatever still arrives', async () => {
   const answer = async (socket: net.Socket, request: string) => {
-    socket.write(accept(request))
+    socket.write(acceptHandshake(request))
     for (let i = 0; i < 20; i++) {
       socket.write(HELLO)
       await pause(5)
@@ -228,7 +113,7 @@ test('a peer that pings without reading does not fill our memory', async () => {
   const ping = Buffer.concat([Buffer.from([0x89, 125]), Buffer.alloc(125)])
   const answer = async (socket: net.Socket, request: string) => {
     socket.pause()
-    socket.write(accept(request))
+    socket.write(acceptHandshake(request))
     for (let i = 0; i < 200; i++) {
       const isFree = socket.write(Buffer.concat(Array(500).fill(ping)))
       if (!isFree) await new Promise((resolve) => socket.once('drain', resolve))
@@ -278,5 +163,73 @@ test('an address where nobody listens and one of another kind end in onClose', a
     const seen = connect(new URL(url))
     await eventually(() => seen.end !== null)
     assert.equal(seen.end?.code, 1006)
+  }
+})
+
+test("of our own close the server's answer counts, and asking twice changes nothing", async () => {
+  const answer = (socket: net.Socket, request: string) => {
+    socket.write(acceptHandshake(request))
+    socket.once('data', () => socket.write(Buffer.from('810141880703e96c61746572', 'hex')))
+  }
+  await withRawServer(answer, async (url, received) => {
+    const seen = connect(url)
+    await eventually(() => seen.events.includes('open'))
+    seen.client.close(4000, 'first')
+    seen.client.close(4001, 'second')
+    seen.client.sendText('too late')
+    await eventually(() => seen.end !== null)
+    assert.deepEqual(seen.end, { code: 1001, reason: 'later', error: null, status: null })
+    assert.deepEqual(seen.events, ['open', 'close'])
+    assert.deepEqual(listReplies(received()), ['close 4000'])
+  })
+})
+
+test('a server that does not answer our close, or a violation, is left after a moment', async () => {
+  for (const bytes of ['', '83']) {
+    await withRawServer(
+      (socket, request) => {
+        socket.removeAllListeners('end')
+        socket.write(Buffer.concat([Buffer.from(acceptHandshake(request)), Buffer.from(bytes, 'hex')]))
+      },
+      async (url) => {
+        const seen = connect(url, { closeMs: 200 })
+        await eventually(() => seen.events.includes('open'))
+        const started = performance.now()
+        seen.client.close()
+        await eventually(() => seen.end !== null)
+        assert.equal(seen.end?.code, bytes === '' ? 1006 : 1002)
+        assert.ok(performance.now() - started > 100)
+      },
+    )
+  }
+})
+
+test('while a server does not read, of its pings only the last is answered, and a flood of messages is an error', async () => {
+  const PINGS = 60_000
+  const answer = async (socket: net.Socket, request: string) => {
+    socket.pause()
+    socket.write(acceptHandshake(request))
+    const ping = (index: number) => Buffer.concat([Buffer.from([0x89, 125]), Buffer.alloc(125, index % 251)])
+    for (let at = 0; at < PINGS; at += 500) {
+      const isFree = socket.write(Buffer.concat(Array.from({ length: 500 }, (_, index) => ping(at + index))))
+      if (!isFree) await new Promise((resolve) => socket.once('drain', resolve))
+    }
+    socket.write(HELLO)
+  }
+  const server = await RawServer.listen(({ socket, request }) => answer(socket, request))
+  try {
+    const seen = connect(server.url)
+    await eventually(() => seen.events.includes('text Hello'))
+    const last = `pong ${Buffer.alloc(125, (PINGS - 1) % 251).toString('hex')}`
+    server.connections[0]?.socket.resume()
+    const pongs = () => listReplies(server.connections[0]?.received ?? Buffer.alloc(0))
+    await eventually(() => (server.connections[0]?.received.length ?? 0) % 131 === 0 && pongs().at(-1) === last)
+    assert.ok(pongs().length < PINGS)
+    server.connections[0]?.socket.pause()
+    for (let count = 0; count < 60 && seen.end === null; count++) seen.client.sendBinary(Buffer.alloc(1024 * 1024))
+    await eventually(() => seen.end !== null)
+    assert.deepEqual([seen.end?.code, seen.end?.error], [1006, 'the server does not read'])
+  } finally {
+    await server.close()
   }
 })
