@@ -31,9 +31,10 @@ process.stderr.on('error', () => {})
 for (const signal of /** @type {const} */ (['SIGTERM', 'SIGINT', 'SIGHUP'])) process.on(signal, () => void exit(0))
 process.on('exit', () => supervisor.release())
 process.on('uncaughtException', (error) => {
-  log(`error: ${describeError(error)}`)
+  const text = `error: ${describeError(error)}`
+  log(text)
   // An exit of a plugin monitor starts a turn of a model, so with --auto the rest goes on.
-  if (!isAuto) void exit(1)
+  if (!isAuto) void lines.stop(text).then(() => exit(1))
 })
 watchSurroundings({
   clientPid: settings.clientPid,

@@ -30,20 +30,26 @@ export class Announcements {
     this.#forget()
   }
 
-  /** The inbox as it is. What the first look finds was there before us. @param {Pending[]} pending */
+  /**
+   * The inbox as it is. What the first look finds was there before us.
+   * @param {Pending[]} pending
+   * @returns {number} how many of them nobody had told of
+   */
   compare(pending) {
     const kind = this.#hasCompared ? 'new' : 'waiting'
     this.#hasCompared = true
     this.#pending = new Set(pending.map((message) => message.id))
-    for (const message of pending) this.#announce(kind, message)
+    const found = pending.filter((message) => this.#announce(kind, message))
     this.#forget()
+    return found.length
   }
 
-  /** @param {'waiting' | 'new'} kind @param {Pending} message */
+  /** @param {'waiting' | 'new'} kind @param {Pending} message @returns {boolean} false: it had been spoken of */
   #announce(kind, { id, from }) {
-    if (this.#spoken.has(id)) return
+    if (this.#spoken.has(id)) return false
     this.#spoken.add(id)
     this.#speak(kind, from, () => this.#onWritten(id))
+    return true
   }
 
   /** A late duplicate of a message that was fetched long ago must still be known, so ids are kept long after they matter. */

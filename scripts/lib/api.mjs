@@ -4,6 +4,8 @@ import { isLoopback } from './mcp-json.mjs'
 import { isName, isRecord, toOneLine } from './text.mjs'
 
 const TOPICS_MAX = 100
+/** No server may silence us for longer. */
+const RETRY_AFTER_MS_MAX = 60_000
 const ID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/
 
 /** Our own `error.code` with its status → the contract's sentence. Any other answer is a fault that may pass. */
@@ -48,6 +50,11 @@ export class ApiError extends Error {
     this.fatalText = fatal !== null && fatal.status === answer.status ? fatal.text : null
     this.retryAfterMs = answer.retryAfterMs
   }
+}
+
+/** How long the server asked to be left alone, 0 if it did not. @param {unknown} error */
+export function readRetryAfterMs(error) {
+  return error instanceof ApiError ? Math.min(error.retryAfterMs ?? 0, RETRY_AFTER_MS_MAX) : 0
 }
 
 /**

@@ -63,10 +63,11 @@ export class Lease {
     if (this.#isCalling) return this.#plan(this.#times.leaseAfterLineMs)
     if (!this.#isHeard() || (!this.#isHearing && this.#announced.length === 0)) return this.#plan(this.#times.leaseMs)
     this.#isCalling = true
+    // From here on, as a call that is cut off may have reached the server all the same.
+    this.#isHeld = true
     const told = this.#announced.slice(0, ANNOUNCED_PER_CALL)
     try {
       await this.#api.putLease({ ...this.#who, announced: told })
-      this.#isHeld = true
       this.#lastProblem = ''
       this.#announced.splice(0, told.length)
     } catch (error) {

@@ -164,6 +164,7 @@ export class Listener {
   /** @returns {number | null} */
   #checkPidfile() {
     try {
+      prepareRuntimeFolder(this.#options.settings.runtimeFolders)
       return this.#pidfile?.check() ?? null
     } catch {
       // The runtime folder may be gone for good; that must not end a listener that hears.

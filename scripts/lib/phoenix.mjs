@@ -22,7 +22,7 @@ import { isRecord, toOneLine } from './text.mjs'
  * @typedef {object} Topic
  * @property {TopicState} state
  * @property {string} joinRef
- * @property {boolean} hasChanges it carries postgres_changes and must be confirmed by a system message
+ * @property {boolean} isConfirmed false while postgres_changes waits for its system message, as the reply says ok either way
  * @property {NodeJS.Timeout | undefined} timer
  */
 
@@ -61,14 +61,15 @@ export class Phoenix {
     this.#topics.set(name, {
       state: 'joining',
       joinRef,
-      hasChanges: Array.isArray(changes) && changes.length > 0,
+      isConfirmed: !Array.isArray(changes) || changes.length === 0,
       timer: setTimeout(() => this.#fail(`join of ${toOneLine(name, 120)} timed out`), this.#times.joinMs),
     })
     this.#send(name, 'phx_join', { config, access_token: accessToken }, joinRef, joinRef)
   }
 
   get isJoined() {
-    return this.#topics.size > 0 && [...this.#topics.values()].every((topic) => topic.state === 'joined')
+    const topics = [...this.#topics.values()]
+    return topics.length > 0 && topics.every(({ state, isConfirmed }) => state === 'joined' && isConfirmed)
   }
 
   /** Takes one text message; what is no envelope is dropped, as the server does with ours. @param {string} text */
@@ -112,7 +113,7 @@ export class Phoenix {
     clearTimeout(topic.timer)
     if (payload.status !== 'ok') return this.#fail(`join refused: ${describeReply(payload)}`)
     topic.state = 'joined'
-    if (topic.hasChanges) {
+    if (!topic.isConfirmed) {
       topic.timer = setTimeout(() => this.#fail('postgres_changes was not confirmed'), this.#times.subscribedMs)
     }
     this.#events.onJoined(name)
@@ -129,7 +130,10 @@ export class Phoenix {
   /** @param {string} name @param {Topic} topic @param {Record<string, unknown>} payload */
   #receiveSystem(name, topic, payload) {
     if (payload.status === 'error') return this.#fail(`system: ${toOneLine(payload.message, 200)}`)
-    if (topic.hasChanges && topic.state === 'joined') clearTimeout(topic.timer)
+    if (payload.extension === 'postgres_changes' && payload.status === 'ok' && topic.state === 'joined') {
+      clearTimeout(topic.timer)
+      topic.isConfirmed = true
+    }
     this.#events.onSystem(name)
   }
 

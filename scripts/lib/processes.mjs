@@ -49,8 +49,8 @@ function readLinuxStartTime(pid) {
 }
 
 /**
- * Calls `onGone` once when the parent has ended, and `onSlept` after each sleep of the machine: timers stand still
- * while it sleeps and the wall clock does not.
+ * Calls `onGone` once when the parent has ended, and `onSlept` after each time in which nothing here ran: a sleep of the
+ * machine, during which the clock of the timers stands still on Linux and goes on elsewhere, or a stopped process.
  * @param {{ clientPid: number | null, everyMs: number, sleptMs: number, onGone: () => void, onSlept: () => void,
  *   wallClock?: () => number }} options
  * @returns {() => void} stops watching
@@ -58,16 +58,17 @@ function readLinuxStartTime(pid) {
 export function watchSurroundings({ clientPid, everyMs, sleptMs, onGone, onSlept, wallClock = Date.now }) {
   const parent = process.ppid
   const watched = clientPid !== null && isAlive(clientPid) ? clientPid : null
-  let drift = wallClock() - performance.now()
+  let before = { wall: wallClock(), timers: performance.now() }
   const timer = setInterval(() => {
     const isGone = process.ppid !== parent || !isAlive(parent) || (watched !== null && !isAlive(watched))
     if (isGone) {
       clearInterval(timer)
       return onGone()
     }
-    const driftNow = wallClock() - performance.now()
-    if (driftNow - drift > sleptMs) onSlept()
-    drift = driftNow
+    const now = { wall: wallClock(), timers: performance.now() }
+    // The wall clock may be set; to take that for a sleep costs one reconnect.
+    if (Math.max(now.wall - before.wall, now.timers - before.timers) - everyMs > sleptMs) onSlept()
+    before = now
   }, everyMs)
   return () => clearInterval(timer)
 }

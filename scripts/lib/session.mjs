@@ -1,5 +1,5 @@
 /** One connection to Realtime, from the handshake to the first failure: socket, topics, heartbeat, fresh tickets. */
-import { ApiError } from './api.mjs'
+import { ApiError, readRetryAfterMs } from './api.mjs'
 import { Phoenix } from './phoenix.mjs'
 import { describeError, toOneLine } from './text.mjs'
 import { WebSocketClient } from './ws.mjs'
@@ -12,6 +12,7 @@ const REFRESH_MS_MIN = 250
  * @property {(text: string) => void} log
  * @property {() => void} onJoined every topic is joined, at first and again after each fresh ticket
  * @property {() => void} onHint something happened that may have cost messages: the inbox is to be compared
+ * @property {() => void} onSystem a system message that is no error
  * @property {(event: string, payload: Record<string, unknown>) => void} onMessage
  * @property {() => Promise<import('./api.mjs').Ticket>} getTicket
  *
@@ -60,7 +61,7 @@ class Session {
         send: (text) => this.#socket.sendText(text),
         onJoined: () => this.#noteJoined(),
         onFailure: (reason) => this.#fail(reason),
-        onSystem: () => this.#events.onHint(),
+        onSystem: () => this.#noteSystem(),
         onMessage: (_topic, event, payload) => this.#events.onMessage(event, payload),
       },
       times,
@@ -92,6 +93,12 @@ class Session {
     if (this.#phoenix.isJoined) this.#events.onJoined()
   }
 
+  #noteSystem() {
+    this.#events.onSystem()
+    // The message that confirms postgres_changes is what a join waits for.
+    if (this.#phoenix.isJoined) this.#events.onJoined()
+  }
+
   #planRefresh() {
     clearTimeout(this.#refreshTimer)
     const delay = this.#ticket.expiresInMs * this.#times.refreshShare * (0.9 + Math.random() * 0.1)
@@ -120,7 +127,8 @@ class Session {
       if (error instanceof ApiError && error.fatalText !== null) return this.#fail('the server refuses the token')
       const left = this.#expiresAt - performance.now()
       if (left <= 0) return this.#fail('the ticket has expired')
-      this.#refreshTimer = setTimeout(() => void this.#refresh(), Math.max(left / 4, Math.min(left, 1_000)))
+      const wait = Math.max(left / 4, Math.min(left, Math.max(1_000, readRetryAfterMs(error))))
+      this.#refreshTimer = setTimeout(() => void this.#refresh(), wait)
     }
   }
 

@@ -2,21 +2,21 @@
  * Listening for one agent until it is told to stop. Realtime is a hint, the inbox is the truth: the two are compared at the
  * start, after every join, system message, error and close, and every few minutes.
  */
-import { ApiError, isMessageId } from './api.mjs'
+import { ApiError, isMessageId, readRetryAfterMs } from './api.mjs'
 import { createBackoff, sleep } from './backoff.mjs'
 import { createInboxCheck } from './inbox-check.mjs'
 import { runSession } from './session.mjs'
 import { describeError, isRecord } from './text.mjs'
 
-const RETRY_AFTER_MS_MAX = 60_000
-
 /** What no later try can mend; the message is the contract's sentence. */
 export class FatalError extends Error {}
 
 /**
+ * @typedef {import('./api.mjs').Ticket} Ticket
+ *
  * @typedef {object} SubscriptionOptions
  * @property {import('./api.mjs').Api} api
- * @property {import('./api.mjs').Ticket | null} ticket a fresh one, if there is one already
+ * @property {Ticket | null} ticket a fresh one, if there is one already
  * @property {import('./announcements.mjs').Announcements} announcements
  * @property {import('./lease.mjs').Lease} lease
  * @property {(text: string) => void} log
@@ -41,7 +41,10 @@ export class Subscription {
     this.#backoff = createBackoff(times.backoffMs)
     this.#check = createInboxCheck({
       listPending: api.listPending,
-      onPending: (pending) => announcements.compare(pending),
+      onPending: (pending, isSlow) => {
+        const found = announcements.compare(pending)
+        if (isSlow && found > 0) this.#noteDeaf(found)
+      },
       onRefused: () => this.#interruption.abort(),
       log,
       times,
@@ -67,8 +70,9 @@ export class Subscription {
         )
         if (ticket !== null) await this.#listen(ticket)
         ticket = null
-        this.#check.request()
+        // In this order: a restart ends all listeners' connections at once, and their calls must not come at once.
         await this.#pause()
+        this.#check.request()
       }
     } finally {
       signal.removeEventListener('abort', interrupt)
@@ -83,7 +87,7 @@ export class Subscription {
     this.#interruption.abort()
   }
 
-  /** @param {import('./api.mjs').Ticket} ticket */
+  /** @param {Ticket} ticket */
   async #listen(ticket) {
     const { api, lease, log, times } = this.#options
     this.#joinedAt = 0
@@ -92,8 +96,10 @@ export class Subscription {
       getTicket: api.getTicket,
       onJoined: () => this.#noteJoined(),
       onHint: () => this.#check.request(),
+      // A server that restarts says so to everybody at once.
+      onSystem: () => this.#checkLater(Math.random() * (times.backoffMs[0] ?? 0)),
       onMessage: (/** @type {string} */ event, /** @type {Record<string, unknown>} */ payload) => {
-        this.#receive(event, payload, ticket.agent)
+        this.#receive(event, payload, ticket)
       },
     }
     await runSession(ticket, events, times, this.#interruption.signal)
@@ -107,6 +113,16 @@ export class Subscription {
     this.#options.lease.setHearing(true)
   }
 
+  /**
+   * All was well and yet Realtime did not tell: after a restart of its database a private topic can be deaf until somebody
+   * joins, which we therefore do. Where it does not help, it is no more than one connection in each slow comparison.
+   * @param {number} count
+   */
+  #noteDeaf(count) {
+    this.#options.log(`ws error: ${count} new without a word from Realtime`)
+    this.#interruption.abort()
+  }
+
   async #pause() {
     const { signal, log } = this.#options
     if (signal.aborted || this.#interruption.signal.aborted) return
@@ -115,13 +131,13 @@ export class Subscription {
     await sleep(ms, this.#interruption.signal)
   }
 
-  /** @param {string} event @param {Record<string, unknown>} payload @param {string} agent */
-  #receive(event, payload, agent) {
+  /** @param {string} event @param {Record<string, unknown>} payload @param {Ticket} ticket */
+  #receive(event, payload, ticket) {
     if (event === 'broadcast') {
-      if (payload.event === 'wake' && isRecord(payload.payload)) this.#receiveWake(payload.payload, agent)
+      if (payload.event === 'wake' && isRecord(payload.payload)) this.#receiveWake(payload.payload, ticket.agent)
     } else if (event === 'postgres_changes') {
       const data = payload.data
-      if (isRecord(data) && data.type === 'INSERT' && isRecord(data.record)) this.#receiveRow(data, data.record, agent)
+      if (isRecord(data) && data.type === 'INSERT' && isRecord(data.record)) this.#receiveRow(data, data.record, ticket)
       else this.#check.request()
     }
   }
@@ -135,16 +151,18 @@ export class Subscription {
   }
 
   /**
-   * A row of agent_messages. It wakes only when it is due: `wake_at` null is silent, later than the commit is held.
-   * @param {Record<string, unknown>} data @param {Record<string, unknown>} record @param {string} agent
+   * A row of agent_messages. It wakes only when it is due: `wake_at` null is silent, later than the commit is held. Realtime
+   * has shown rows to the wrong subscriber before, so a row that is not addressed to us is not believed either.
+   * @param {Record<string, unknown>} data @param {Record<string, unknown>} record @param {Ticket} ticket
    */
-  #receiveRow(data, record, agent) {
-    const { id, from_agent: from, to_agent: to, wake_at: wakeAt } = record
+  #receiveRow(data, record, { agent, namespaces }) {
+    const { id, from_agent: from, to_agent: to, namespace_id: namespace, wake_at: wakeAt } = record
     if (wakeAt === null) return
+    const isOurs = to === agent && namespaces.some((name) => name === namespace)
     // Both times are the server's, so that a wrong clock on this machine does not matter.
     const waitMs = Date.parse(String(wakeAt)) - Date.parse(String(data.commit_timestamp))
     if (waitMs > 1_000) this.#checkLater(waitMs)
-    else if (waitMs <= 1_000 && isMessageId(id) && to === agent) this.#options.announcements.hear({ id, from })
+    else if (waitMs <= 1_000 && isMessageId(id) && isOurs) this.#options.announcements.hear({ id, from })
     else this.#check.request()
   }
 
@@ -166,7 +184,7 @@ export class Subscription {
  * @param {import('./backoff.mjs').Backoff} backoff
  * @param {AbortSignal} interruption
  * @param {() => void} [onFailure]
- * @returns {Promise<import('./api.mjs').Ticket | null>} null: interrupted
+ * @returns {Promise<Ticket | null>} null: interrupted
  * @throws {FatalError}
  */
 export async function getTicketWithRetry({ api, log, times, signal }, backoff, interruption, onFailure) {
@@ -178,8 +196,8 @@ export async function getTicketWithRetry({ api, log, times, signal }, backoff, i
       if (signal.aborted || interruption.aborted) return null
       log(`ticket refresh failed: ${describeError(error)}`)
       onFailure?.()
-      const asked = error instanceof ApiError ? (error.retryAfterMs ?? 0) : 0
-      const ms = Math.max(backoff.next(), Math.min(asked, RETRY_AFTER_MS_MAX))
+      // Everybody is told the same time; the jitter is added, so that they do not all come back at its end.
+      const ms = readRetryAfterMs(error) + backoff.next()
       log(`reconnecting in ${ms}ms`)
       await sleep(ms, interruption)
     }

@@ -32,15 +32,24 @@ export interface Frame {
   join_ref: string | null
 }
 
-/** What happens to a join: accepted, refused with the reason, or never answered. */
-export type JoinScript = 'ok' | 'silent' | { error: string }
+/** What a recorded server did `ms` after a join; `{topic}`, `{channel}` and `{ref}` stand for those of the join. */
+export type RecordedFrame = { ms: number } & ({ text: string } | { close: number } | { end: true })
+
+/** What happens to a join: accepted, refused with the reason, never answered, or answered as it was recorded. */
+export type JoinScript = 'ok' | 'silent' | { error: string } | { play: RecordedFrame[]; delayMsMax: number }
+
+/** What happens to a WebSocket handshake. */
+export type UpgradeScript =
+  | 'accept'
+  | 'hang'
+  | { status: number; reason?: string; headers?: Record<string, string>; body?: string }
 
 export interface Script {
   /** `count` is 1 for the first call; null or undefined: the healthy answer. */
   ticket?: (count: number, token: string) => ScriptedAnswer | null | undefined
   inbox?: (count: number) => ScriptedAnswer | null | undefined
   lease?: (count: number) => ScriptedAnswer | null | undefined
-  upgrade?: (count: number) => 'accept' | 'hang' | { status: number }
+  upgrade?: (count: number) => UpgradeScript
   join?: (count: number, frame: Frame) => JoinScript
   isHeartbeatAnswered?: boolean
   kind?: 'broadcast' | 'postgres_changes'
@@ -75,6 +84,15 @@ export class ScriptedConnection {
     this.send('phx_reply', { status, response }, frame.ref, frame.topic)
   }
 
+  play(recorded: RecordedFrame, join: Frame): void {
+    if ('close' in recorded) this.socket.close(recorded.close)
+    if ('end' in recorded) this.socket.terminate()
+    if (!('text' in recorded)) return
+    const channel = join.topic.replace(/^realtime:/, '')
+    const text = recorded.text.replace('{topic}', join.topic).replace('{channel}', channel)
+    this.socket.send(text.replace('{ref}', join.ref ?? ''))
+  }
+
   /** As sent at the end of a token: the channel ends, the socket lives (transcripts 40, 7A). */
   expire(): void {
     const channel = this.topic.replace(/^realtime:/, '')
@@ -106,10 +124,12 @@ export class ScriptedServer {
   pending: PendingMessage[] = []
   script: Script
   origin = ''
+  onRequest: (request: ScriptedRequest) => void = () => {}
   readonly #http: http.Server | https.Server
   readonly #isSecure: boolean
   readonly #websockets = new WebSocketServer({ noServer: true, perMessageDeflate: false })
   readonly #sockets = new Set<Socket>()
+  readonly #timers = new Set<NodeJS.Timeout>()
   #upgradeCount = 0
   #joinCount = 0
 
@@ -172,6 +192,7 @@ export class ScriptedServer {
   }
 
   async close(): Promise<void> {
+    for (const timer of this.#timers) clearTimeout(timer)
     this.cut()
     await new Promise((resolve) => this.#http.close(resolve))
   }
@@ -181,7 +202,9 @@ export class ScriptedServer {
     const method = request.method ?? ''
     const token = (request.headers.authorization ?? '').replace('Bearer ', '')
     const text = await readText(request)
-    this.requests.push({ method, path, token, body: text === '' ? null : JSON.parse(text) })
+    const received = { method, path, token, body: text === '' ? null : JSON.parse(text) }
+    this.requests.push(received)
+    this.onRequest(received)
     const answer = this.#pickAnswer(method, path, token)
     if (answer === 'reset') request.socket.destroy()
     if (typeof answer === 'string') return
@@ -236,11 +259,12 @@ export class ScriptedServer {
   }
 
   #upgrade(request: http.IncomingMessage, socket: Socket, head: Buffer): void {
+    socket.on('error', () => {})
     this.#upgradeCount += 1
     const decision = this.script.upgrade?.(this.#upgradeCount) ?? 'accept'
     if (decision === 'hang') return
     if (decision !== 'accept') {
-      socket.end(`HTTP/1.1 ${decision.status} Refused\r\ncontent-length: 0\r\nconnection: close\r\n\r\n`)
+      socket.end(refuse(decision))
       return
     }
     this.#websockets.handleUpgrade(request, socket, head, (websocket) => {
@@ -264,8 +288,31 @@ export class ScriptedServer {
     }
   }
 
+  #play(
+    connection: ScriptedConnection,
+    join: Frame,
+    { play, delayMsMax }: Extract<JoinScript, { play: unknown }>,
+  ): void {
+    connection.topic = join.topic
+    connection.joinRef = join.ref
+    for (const recorded of play) {
+      const timer = setTimeout(
+        () => {
+          this.#timers.delete(timer)
+          connection.play(recorded, join)
+        },
+        Math.min(recorded.ms, delayMsMax),
+      )
+      this.#timers.add(timer)
+    }
+  }
+
   #answerJoin(connection: ScriptedConnection, frame: Frame, decision: JoinScript): void {
     if (decision === 'silent') return
+    if (typeof decision === 'object' && 'play' in decision) {
+      this.#play(connection, frame, decision)
+      return
+    }
     if (decision !== 'ok') {
       connection.reply(frame, 'error', { reason: decision.error })
       return
@@ -283,6 +330,12 @@ export class ScriptedServer {
     const text = 'Subscribed to PostgreSQL'
     connection.send('system', { message: text, status: 'ok', extension: 'postgres_changes', channel })
   }
+}
+
+function refuse({ status, reason = 'Refused', headers = {}, body = '' }: Exclude<UpgradeScript, string>): string {
+  const all = { ...headers, 'content-length': String(Buffer.byteLength(body)), connection: 'close' }
+  const lines = Object.entries(all).map(([name, value]) => `${name}: ${value}\r\n`)
+  return `HTTP/1.1 ${status} ${reason}\r\n${lines.join('')}\r\n${body}`
 }
 
 async function readText(request: http.IncomingMessage): Promise<string> {

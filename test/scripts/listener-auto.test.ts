@@ -124,7 +124,7 @@ test('an entry that is taken out is no longer listened for, a file that is being
   assert.equal(server.connection.closeCode, null)
   await home.writeMcpJson({ mcpServers: {} })
   await eventually(() => server.connection.closeCode === 1000)
-  assert.deepEqual(await home.listPidfiles(), [])
+  await home.hasNoPidfile()
   assert.equal(listener.isRunning, true)
   await rm(join(home.project, '.mcp.json'))
   await pause(400)

@@ -121,11 +121,25 @@ test('a ticket call that hangs, breaks, or is answered by something else is trie
   assert.equal(listener.stdout, '')
 })
 
-test('Retry-After is waited for', async (context) => {
-  const busy = { status: 503, json: { error: { code: 'unavailable' } }, headers: { 'retry-after': '1' } }
-  const { listener } = await start(context, { ticket: (count) => (count === 1 ? busy : null) })
-  await listener.logged(/^subscribe: reconnecting in 1000ms$/m)
+test('Retry-After is waited for, by the ticket and by the inbox', async (context) => {
+  const busy = { status: 429, json: { error: { code: 'rate_limited' } }, headers: { 'retry-after': '2' } }
+  const once = (count: number) => (count === 1 ? busy : null)
+  const startedAt = performance.now()
+  const { server, listener } = await start(context, { ticket: once, inbox: once })
+  await listener.logged(/^subscribe: reconnecting in 20\d\dms$/m)
   await listener.logged(CONNECTED)
+  await eventually(() => server.count('GET', '/api/inbox') >= 2)
+  assert.ok(performance.now() - startedAt >= 2_000)
+})
+
+test('an inbox that asks to be left alone for longer than a back-off step is left alone', async (context) => {
+  const busy = { status: 429, json: { error: { code: 'rate_limited' } }, headers: { 'retry-after': '2' } }
+  const { server, listener } = await start(context, { inbox: (count) => (count === 1 ? busy : null) })
+  await listener.logged(/^subscribe: inbox check failed: HTTP 429 rate_limited$/m)
+  server.deliver('alice', { isWoken: false })
+  await pause(1_000)
+  assert.equal(server.count('GET', '/api/inbox'), 1)
+  await listener.line('PATCHCORD: 1 waiting in inbox')
 })
 
 test('a fresh ticket comes before the old one ends, on the same socket and without a gap', async (context) => {
@@ -160,7 +174,21 @@ test('what Realtime drops in silence is found by the slow comparison', async (co
   await pause(300)
   server.deliver('alice', { isWoken: false })
   await listener.line('PATCHCORD: 1 new from alice')
+})
+
+test('what Realtime has not told of makes the listener join anew, once for each time', async (context) => {
+  const { server, listener } = await start(context, {}, { compareMs: 1_000 })
+  await listener.logged(CONNECTED)
+  server.deliver('heard')
+  await pause(1_500)
   assert.equal(server.connections.length, 1)
+  server.deliver('alice', { isWoken: false })
+  await listener.logged(/^subscribe: ws error: 1 new without a word from Realtime$/m)
+  await listener.logged(CONNECTED, 2)
+  server.deliver('carol')
+  await listener.line('PATCHCORD: 1 new from carol')
+  await pause(1_500)
+  assert.equal(server.connections.length, 2)
 })
 
 test('a message that comes between the look into the inbox and the join is not lost', async (context) => {

@@ -1,6 +1,7 @@
 /** The real listener as a child process, with a HOME, a runtime folder and a project of its own. */
 import assert from 'node:assert/strict'
 import { type ChildProcess, spawn } from 'node:child_process'
+import { existsSync } from 'node:fs'
 import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -8,7 +9,7 @@ import { fileURLToPath } from 'node:url'
 import { checksumToken } from '../../scripts/lib/tokens.mjs'
 
 const SUBSCRIBE = fileURLToPath(new URL('../../scripts/subscribe.mjs', import.meta.url))
-const WAIT_MS = 15_000
+const WAIT_MS = 30_000
 
 /** Short enough for tests, long enough that a busy machine does not turn one into another. */
 export const FAST_TIMES = {
@@ -27,8 +28,8 @@ export const TOKEN = makeToken('b')
 export const OTHER_TOKEN = makeToken('c')
 
 /** A token of the right shape, which no server has issued. */
-export function makeToken(letter: string): string {
-  const secret = letter.repeat(43)
+export function makeToken(letters: string): string {
+  const secret = letters.padStart(43, letters)
   return `pc_${secret}${checksumToken(secret)}`
 }
 
@@ -82,11 +83,16 @@ export class Home {
     return readdir(join(this.runtime, 'patchcord')).catch(() => [])
   }
 
-  start({ args = [], env = {}, times = {} }: StartOptions = {}): ListenerProcess {
+  /** Waits until it is so. */
+  async hasNoPidfile(): Promise<void> {
+    await eventually(() => !existsSync(join(this.runtime, 'patchcord', 'subscribe_acme_bob.pid')))
+  }
+
+  start({ args = [], env = {}, times = {}, stdout = 'pipe' }: StartOptions = {}): ListenerProcess {
     const child = new ListenerProcess(
       spawn(process.execPath, [SUBSCRIBE, ...args], {
         cwd: this.project,
-        stdio: ['ignore', 'pipe', 'pipe'],
+        stdio: ['ignore', stdout, 'pipe'],
         env: { ...this.environment(times), ...env },
       }),
     )
@@ -114,6 +120,8 @@ export interface StartOptions {
   args?: string[]
   env?: Record<string, string>
   times?: Record<string, unknown>
+  /** A file descriptor instead of a pipe that is read at once. */
+  stdout?: number | 'pipe'
 }
 
 export class ListenerProcess {

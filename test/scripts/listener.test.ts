@@ -63,7 +63,7 @@ test('the same message told twice, by both kinds of event and by the inbox, is o
   const id = server.deliver('alice')
   server.connection.wake({ id, from: 'alice' })
   const now = new Date().toISOString()
-  server.connection.insert({ id, from_agent: 'alice', to_agent: 'bob', wake_at: now })
+  server.connection.insert({ id, namespace_id: 'acme', from_agent: 'alice', to_agent: 'bob', wake_at: now })
   await listener.line('PATCHCORD: 1 new from alice')
   server.connection.socket.close(1012)
   await listener.logged(CONNECTED, 2)
@@ -119,6 +119,7 @@ test('rows of postgres_changes wake when they are due, and not when they are sil
   const { server, listener } = await setUpConnected(context, { kind: 'postgres_changes' })
   const row = (from: string, wakeAt: string | null) => ({
     id: randomUUID(),
+    namespace_id: 'acme',
     from_agent: from,
     to_agent: 'bob',
     wake_at: wakeAt,

@@ -121,7 +121,11 @@ test('postgres_changes must be confirmed by a system message', async (context) =
     const { phoenix, events, receive } = setUp(context, { subscribedMs: 40 })
     phoenix.join(TOPIC, CHANGES, 'jwt')
     receive('phx_reply', { status: 'ok', response: {} }, '1')
-    if (isConfirmed) receive('system', { status: 'ok', message: 'Subscribed to PostgreSQL' })
+    receive('system', { status: 'ok', message: 'Replication connection established', extension: 'system' })
+    assert.equal(phoenix.isJoined, false)
+    const message = { message: 'Subscribed to PostgreSQL', status: 'ok', extension: 'postgres_changes' }
+    if (isConfirmed) receive('system', message)
+    assert.equal(phoenix.isJoined, isConfirmed)
     await pause(200)
     assert.equal(events.at(-1), isConfirmed ? `system ${TOPIC}` : 'failure postgres_changes was not confirmed')
   }
