@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyInstance } from 'fastify'
 import type { Logger } from 'pino'
-import { buildApp } from './app.ts'
+import { buildApp, CONNECTIONS_MAX } from './app.ts'
 import { type Config, loadConfig, type Signing } from './config.ts'
 import { type ConnectionTarget, connect, describeTarget, type Sql } from './db/connect.ts'
 import { readOrCreateSigningSecret, startEmbedded } from './db/embedded/index.ts'
@@ -23,6 +23,8 @@ import { startRevocations } from './wakes/revocations.ts'
 import { createWaiters } from './wakes/waiters.ts'
 
 const POOL_MAX = 10
+/** Beside the connections of clients: the database's, the log, what Node itself opens. */
+const OTHER_FILES = 100
 /** Answers under way have this long; together with Postgres' stop it stays under the 10 s that init systems grant. */
 const DRAIN_MS = 7_000
 /** The terminal sends Ctrl-C to npm and to us, and npm passes it on: one key press is two signals. */
@@ -63,6 +65,7 @@ interface Database {
 }
 
 async function start(config: Config, log: Logger, life: Life): Promise<void> {
+  warnOfFewFiles(log)
   await requireFreePort(config)
   const database = config.databaseUrl
     ? await openExternal(config, config.databaseUrl, log)
@@ -88,8 +91,11 @@ async function start(config: Config, log: Logger, life: Life): Promise<void> {
     })
     life.onClose(() => peers.close())
   }
-  const listRecent = (seconds: number) => listRecentRevocations(sql, seconds)
-  const revocations = startRevocations({ sockets: hub, listRecent, log })
+  // On a connection of its own: behind slow statements in a full pool it would come later than within its second.
+  const watching = connect(database.api, { max: 1, applicationName: 'patchcord-revocations' })
+  life.onClose(() => watching.end({ timeout: 2 }))
+  const listRecent = (seconds: number) => listRecentRevocations(watching, seconds)
+  const revocations = startRevocations({ holders: [hub, waiters], listRecent, log })
   life.onClose(() => revocations.close())
 
   life.app = await buildApp({ config, sql, bus, waiters, hub, signer, logger: log, version: readVersion() })
@@ -167,6 +173,28 @@ async function withDatabase<T>(variable: string, target: ConnectionTarget, work:
     )
   } finally {
     await sql.end({ timeout: 1 })
+  }
+}
+
+/** A connection is an open file. Node has already raised the soft limit to the hard one; only Linux shows it. */
+function warnOfFewFiles(log: Logger): void {
+  const needed = CONNECTIONS_MAX + OTHER_FILES
+  const allowed = Number(
+    /^Max open files +(\d+)/m.exec(readIfThere('/proc/self/limits'))?.[1] ?? Number.POSITIVE_INFINITY,
+  )
+  if (allowed >= needed) return
+  log.warn(
+    { allowed, needed },
+    `This process may open ${allowed} files, which is enough for about ${Math.max(0, allowed - OTHER_FILES)} of ` +
+      `${CONNECTIONS_MAX} connections: run "ulimit -n ${needed}" before the start if more will come.`,
+  )
+}
+
+function readIfThere(path: string): string {
+  try {
+    return readFileSync(path, 'utf8')
+  } catch {
+    return '' // No Linux, or a /proc that is closed to us.
   }
 }
 

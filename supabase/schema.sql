@@ -94,6 +94,7 @@ create table patchcord.agents (
   name text not null,
   created_at timestamp with time zone default clock_timestamp() not null,
   deleted_at timestamp with time zone,
+  renamed_at timestamp with time zone,
   constraint agents_pkey PRIMARY KEY (id),
   constraint agents_id_namespace_uuid_key UNIQUE (id, namespace_uuid),
   constraint agents_namespace_uuid_name_key UNIQUE (namespace_uuid, name),
@@ -102,11 +103,14 @@ create table patchcord.agents (
 );
 alter table patchcord.agents enable row level security;
 alter table patchcord.agents force row level security;
+create index agents_deleted ON patchcord.agents USING btree (deleted_at) WHERE (deleted_at IS NOT NULL);
+create index agents_renamed ON patchcord.agents USING btree (renamed_at) WHERE (renamed_at IS NOT NULL);
 create policy agent_reads_namespace on patchcord.agents for select to patchcord_agent
   using (namespace_uuid = (( SELECT patchcord.claim_namespace() AS claim_namespace)));
 create policy owner_all on patchcord.agents to postgres
   using (true)
   with check (true);
+CREATE TRIGGER on_rename BEFORE UPDATE OF name ON patchcord.agents FOR EACH ROW WHEN ((old.name IS DISTINCT FROM new.name)) EXECUTE FUNCTION patchcord.on_rename();
 grant select on patchcord.agents to patchcord_agent;
 comment on table patchcord.agents is 'Who sends and receives. Everything keys on the id: a name is for people and not reusable while its row exists.';
 
@@ -175,6 +179,7 @@ create table patchcord.leases (
   agent_uuid uuid not null,
   session text not null,
   namespace_uuid uuid not null,
+  token_uuid uuid not null,
   client text,
   machine text,
   started_at timestamp with time zone default clock_timestamp() not null,
@@ -182,24 +187,26 @@ create table patchcord.leases (
   expires_at timestamp with time zone not null,
   constraint leases_pkey PRIMARY KEY (agent_uuid, session),
   constraint leases_agent_uuid_namespace_uuid_fkey FOREIGN KEY (agent_uuid, namespace_uuid) REFERENCES patchcord.agents(id, namespace_uuid) ON DELETE CASCADE,
+  constraint leases_token_uuid_fkey FOREIGN KEY (token_uuid) REFERENCES patchcord.tokens(id) ON DELETE CASCADE,
   constraint leases_session_check CHECK (char_length(session) >= 1 AND char_length(session) <= 80)
 );
 alter table patchcord.leases enable row level security;
 alter table patchcord.leases force row level security;
+create index leases_token ON patchcord.leases USING btree (token_uuid);
 create policy agent_ends_own on patchcord.leases for delete to patchcord_agent
   using (agent_uuid = (( SELECT patchcord.claim_agent() AS claim_agent)));
 create policy agent_reads_namespace on patchcord.leases for select to patchcord_agent
   using (namespace_uuid = (( SELECT patchcord.claim_namespace() AS claim_namespace)));
 create policy agent_renews_own on patchcord.leases for update to patchcord_agent
   using (agent_uuid = (( SELECT patchcord.claim_agent() AS claim_agent)))
-  with check (agent_uuid = (( SELECT patchcord.claim_agent() AS claim_agent)) AND namespace_uuid = (( SELECT patchcord.claim_namespace() AS claim_namespace)));
+  with check (agent_uuid = (( SELECT patchcord.claim_agent() AS claim_agent)) AND namespace_uuid = (( SELECT patchcord.claim_namespace() AS claim_namespace)) AND token_uuid = (( SELECT patchcord.claim('token'::text)::uuid AS claim)));
 create policy agent_takes_own on patchcord.leases for insert to patchcord_agent
-  with check (agent_uuid = (( SELECT patchcord.claim_agent() AS claim_agent)) AND namespace_uuid = (( SELECT patchcord.claim_namespace() AS claim_namespace)));
+  with check (agent_uuid = (( SELECT patchcord.claim_agent() AS claim_agent)) AND namespace_uuid = (( SELECT patchcord.claim_namespace() AS claim_namespace)) AND token_uuid = (( SELECT patchcord.claim('token'::text)::uuid AS claim)));
 create policy owner_all on patchcord.leases to postgres
   using (true)
   with check (true);
 grant delete, insert, select, update on patchcord.leases to patchcord_agent;
-comment on table patchcord.leases is 'Live listeners: an agent is wakeable only while one of its leases has not expired.';
+comment on table patchcord.leases is 'Live listeners: an agent is wakeable only while one of its leases has not expired. A lease names the token that renewed it and is void once that token has ended or the agent has another name; a listener of another token keeps its own.';
 
 create table patchcord.message_bodies (
   id uuid default patchcord.uuid_v7() not null,
@@ -356,6 +363,7 @@ create table patchcord.tokens (
 alter table patchcord.tokens enable row level security;
 alter table patchcord.tokens force row level security;
 create index tokens_agent ON patchcord.tokens USING btree (agent_uuid);
+create index tokens_expiring ON patchcord.tokens USING btree (expires_at) WHERE (expires_at IS NOT NULL);
 create index tokens_revoked ON patchcord.tokens USING btree (revoked_at) WHERE (revoked_at IS NOT NULL);
 create policy owner_all on patchcord.tokens to postgres
   using (true)
@@ -395,6 +403,50 @@ end
 $function$
 ;
 comment on function patchcord.broadcast_wake(patchcord.agent_messages) is 'The wake of one row through Supabase Realtime: names and ids, never text, into the private topic of the recipient.';
+
+create or replace FUNCTION patchcord.check_filters(p_role text, p_filters jsonb)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ STABLE SECURITY DEFINER
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+declare
+  f record;
+  v_type text;
+  v_shown jsonb := '[]';
+  v_values jsonb;
+begin
+  if not exists (select from pg_roles r where r.rolname = p_role) then
+    return jsonb_build_object('index', -1, 'state', '42704', 'message', format('role "%s" does not exist', p_role));
+  end if;
+  for f in
+    select e.place - 1 as index, e.filter ->> 'column' as name, e.filter ->> 'op' as op, e.filter -> 'values' as list
+    from jsonb_array_elements(p_filters) with ordinality as e (filter, place)
+  loop
+    select format_type(a.atttypid, a.atttypmod) into v_type from pg_attribute a
+    where a.attrelid = 'patchcord.agent_messages'::regclass and a.attnum > 0 and not a.attisdropped and a.attname = f.name
+      and has_column_privilege('patchcord_ticket', a.attrelid, a.attnum, 'select');
+    if v_type is null then
+      return jsonb_build_object('index', f.index, 'state', 'P0001', 'message', 'invalid column for filter ' || f.name);
+    end if;
+    if jsonb_array_length(f.list) > 100 then
+      return jsonb_build_object(
+        'index', f.index, 'state', 'P0001', 'message', 'too many values for `in` filter. Maximum 100');
+    end if;
+    begin
+      execute format('select jsonb_agg(to_jsonb(v::%s) #>> ''{}'') from jsonb_array_elements_text($1) v', v_type)
+      using f.list into v_values;
+    exception when data_exception then
+      return jsonb_build_object('index', f.index, 'state', sqlstate, 'message', sqlerrm);
+    end;
+    v_shown := v_shown || jsonb_build_object('column', f.name, 'op', f.op, 'values', coalesce(v_values, '[]'));
+  end loop;
+  return jsonb_build_object('filters', v_shown);
+end
+$function$
+;
+comment on function patchcord.check_filters(text,jsonb) is 'Entry: whether a role exists and may filter agent_messages by these columns and values, which come back as a record shows them.';
+grant execute on function patchcord.check_filters(text,jsonb) to patchcord_api;
 
 create or replace FUNCTION patchcord.claim(p_name text)
  RETURNS text
@@ -813,6 +865,19 @@ $function$
 ;
 comment on function patchcord.on_message() is NULL;
 
+create or replace FUNCTION patchcord.on_rename()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+begin
+  -- Whoever renames, by whatever path: sockets, waits and leases of the old name end by this time stamp.
+  new.renamed_at := clock_timestamp();
+  return new;
+end
+$function$
+;
+comment on function patchcord.on_rename() is 'Notes when an agent got another name.';
+
 create or replace FUNCTION patchcord.open_thread(p_slug text, p_others uuid[])
  RETURNS uuid
  LANGUAGE plpgsql
@@ -890,8 +955,11 @@ begin
   from patchcord.agents a
     left join patchcord.presence p on p.agent_uuid = a.id
     left join lateral (
-      select x.renewed_at, x.client, x.machine from patchcord.leases x
+      -- A state, not a deletion: a renewal that races a revocation makes nobody wakeable.
+      select x.renewed_at, x.client, x.machine from patchcord.leases x join patchcord.tokens t on t.id = x.token_uuid
       where x.agent_uuid = a.id and x.expires_at > clock_timestamp()
+        and t.revoked_at is null and coalesce(t.expires_at > clock_timestamp(), true)
+        and coalesce(x.renewed_at > a.renamed_at, true)
       order by x.renewed_at desc limit 1
     ) l on true
     left join lateral (
@@ -904,50 +972,125 @@ $function$
 comment on function patchcord.reach_of(uuid[]) is 'Reach of agents of the caller''s namespace with its evidence: wakeable (a live lease), online (seen within 3 minutes) or offline.';
 grant execute on function patchcord.reach_of(uuid[]) to patchcord_agent;
 
-create or replace FUNCTION patchcord.read_back(p_agents uuid[], p_seconds double precision)
+create or replace FUNCTION patchcord.read_back(p_seconds double precision, p_after jsonb)
  RETURNS jsonb
  LANGUAGE plpgsql
  SECURITY DEFINER
  SET search_path TO 'pg_catalog', 'pg_temp'
 AS $function$
+declare
+  v_since timestamptz := clock_timestamp() - make_interval(secs => p_seconds);
 begin
   -- The loop budget's wakes come due: whoever of the instances comes first takes each one to Supabase Realtime.
   perform patchcord.release_held();
   return (
+    with page as (
+      select d.message_id, d.to_agent_uuid, d.wake_at from patchcord.deliveries d
+      where d.state = 'new' and d.notified_at is null
+        and d.wake_at >= coalesce((p_after ->> 'wakeAt')::timestamptz, v_since) and d.wake_at <= clock_timestamp()
+        and (p_after is null or (d.wake_at, d.message_id, d.to_agent_uuid) > (
+          (p_after ->> 'wakeAt')::timestamptz, (p_after ->> 'id')::uuid, (p_after ->> 'toAgentId')::uuid
+        ))
+      order by d.wake_at, d.message_id, d.to_agent_uuid limit 1000
+    )
     select coalesce(jsonb_agg(jsonb_build_object(
       'id', m.id, 'toNamespaceId', m.to_namespace_uuid, 'toAgentId', m.to_agent_uuid, 'from', m.from_agent,
-      'to', m.to_agent, 'namespace', m.namespace_id, 'kind', m.kind, 'urgency', m.urgency, 'thread', m.thread
-    ) order by m.sent_at, m.id), '[]')
-    from (
-      select d.message_id, d.to_agent_uuid from patchcord.deliveries d
-      where d.state = 'new' and d.notified_at is null
-        and d.wake_at > clock_timestamp() - make_interval(secs => p_seconds) and d.wake_at <= clock_timestamp()
-        and d.to_agent_uuid = any (p_agents)
-      order by d.wake_at limit 10000
-    ) d
-      join patchcord.agent_messages m on m.id = d.message_id and m.to_agent_uuid = d.to_agent_uuid
+      'to', m.to_agent, 'namespace', m.namespace_id, 'kind', m.kind, 'urgency', m.urgency, 'thread', m.thread,
+      'wakeAt', p.wake_at
+    ) order by p.wake_at, p.message_id, p.to_agent_uuid), '[]')
+    from page p join patchcord.agent_messages m on m.id = p.message_id and m.to_agent_uuid = p.to_agent_uuid
   );
 end
 $function$
 ;
-comment on function patchcord.read_back(uuid[],double precision) is 'Entry: wakes by state (new, due within p_seconds, not yet notified) for the agents that listen on this instance. Ids and names only.';
-grant execute on function patchcord.read_back(uuid[],double precision) to patchcord_api;
+comment on function patchcord.read_back(double precision,jsonb) is 'Entry: wakes by state (new, due within p_seconds, not yet notified), 1,000 at a time, the first of them after the wake p_after. Ids and names only.';
+grant execute on function patchcord.read_back(double precision,jsonb) to patchcord_api;
+
+create or replace FUNCTION patchcord.read_changes(p_agents uuid[], p_seconds double precision, p_seen text[], p_limit integer)
+ RETURNS jsonb
+ LANGUAGE sql
+ STABLE SECURITY DEFINER
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+  with col as (
+    select a.attname::text as name, t.typname::text as type, a.attnum,
+      has_column_privilege('patchcord_ticket', a.attrelid, a.attnum, 'select') as shown
+    from pg_attribute a join pg_type t on t.oid = a.atttypid
+    where a.attrelid = 'patchcord.agent_messages'::regclass and a.attnum > 0 and not a.attisdropped
+  ), hidden as (
+    select coalesce(array_agg(c.name) filter (where not c.shown), '{}') as names from col c
+  ), row_of as (
+    select m.* from patchcord.agent_messages m
+    where m.to_agent_uuid = any (p_agents) and m.sent_at > clock_timestamp() - make_interval(secs => p_seconds)
+      and m.id || ' ' || m.to_agent_uuid <> all (p_seen)
+    order by m.sent_at, m.id limit p_limit
+  )
+  select jsonb_build_object(
+    'columns', (
+      select coalesce(jsonb_agg(jsonb_build_object('name', c.name, 'type', c.type) order by c.attnum), '[]')
+      from col c where c.shown
+    ),
+    'rows', (
+      select coalesce(jsonb_agg(jsonb_build_object(
+        'id', m.id, 'toAgentId', m.to_agent_uuid, 'record', to_jsonb(m) - h.names,
+        'committedAt', to_char(m.sent_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')
+      ) order by m.sent_at, m.id), '[]')
+      from row_of m cross join hidden h
+    )
+  )
+$function$
+;
+comment on function patchcord.read_changes(uuid[],double precision,text[],integer) is 'Entry: rows that the policy ticket_reads_own shows to live tickets of these agents, with the columns that their role may select.';
+grant execute on function patchcord.read_changes(uuid[],double precision,text[],integer) to patchcord_api;
 
 create or replace FUNCTION patchcord.recent_revocations(p_seconds double precision)
- RETURNS SETOF uuid
+ RETURNS TABLE(token_uuid uuid, renamed_seconds_ago double precision)
  LANGUAGE plpgsql
  SECURITY DEFINER
  SET search_path TO 'pg_catalog', 'pg_temp'
 AS $function$
+declare
+  v_now timestamptz := clock_timestamp();
+  v_since timestamptz := v_now - make_interval(secs => p_seconds);
 begin
   return query
-  select t.id from patchcord.tokens t
-  where t.revoked_at > clock_timestamp() - make_interval(secs => p_seconds);
+  select t.id, null::float8 from patchcord.tokens t where t.revoked_at > v_since
+  union all
+  select t.id, null from patchcord.tokens t where t.expires_at > v_since and t.expires_at <= v_now
+  union all
+  select t.id, null from patchcord.agents a join patchcord.tokens t on t.agent_uuid = a.id where a.deleted_at > v_since
+  union all
+  select t.id, extract(epoch from v_now - a.renamed_at)::float8
+  from patchcord.agents a join patchcord.tokens t on t.agent_uuid = a.id
+  where a.renamed_at > v_since;
 end
 $function$
 ;
-comment on function patchcord.recent_revocations(double precision) is 'Entry: tokens revoked in the last p_seconds, for closing their sockets. Names nobody and needs no token.';
+comment on function patchcord.recent_revocations(double precision) is 'Entry: tokens that ended in the last p_seconds (revoked, expired, agent deleted), and those of agents renamed then, with how long ago: what was opened under the old name ends. Names nobody and needs no token.';
 grant execute on function patchcord.recent_revocations(double precision) to patchcord_api;
+
+create or replace FUNCTION patchcord.recent_wakes(p_agent uuid, p_since_ms double precision, p_limit integer)
+ RETURNS jsonb
+ LANGUAGE sql
+ STABLE SECURITY DEFINER
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+  select coalesce(jsonb_agg(jsonb_build_object(
+    'id', m.id, 'toNamespaceId', m.to_namespace_uuid, 'toAgentId', m.to_agent_uuid, 'from', m.from_agent,
+    'to', m.to_agent, 'namespace', m.namespace_id, 'kind', m.kind, 'urgency', m.urgency, 'thread', m.thread
+  ) order by m.wake_at, m.id), '[]')
+  from (
+    select * from patchcord.agent_messages m
+    where m.to_agent_uuid = p_agent and m.wake_at <= clock_timestamp()
+      -- Supabase keeps broadcasts for three days; a held wake is sent later than its row.
+      and m.wake_at >= greatest(to_timestamp(greatest(p_since_ms, 0) / 1000), clock_timestamp() - interval '72 hours')
+    order by m.wake_at desc, m.id desc
+    limit least(p_limit, 25)
+  ) m
+$function$
+;
+comment on function patchcord.recent_wakes(uuid,double precision,integer) is 'Entry: the newest wakes of an agent since a time, oldest first, for the replay of its private topic. Ids and names only.';
+grant execute on function patchcord.recent_wakes(uuid,double precision,integer) to patchcord_api;
 
 create or replace FUNCTION patchcord.refill(p_level double precision, p_at timestamp with time zone, p_burst double precision, p_per_second double precision)
  RETURNS double precision
@@ -1027,10 +1170,14 @@ begin
     return to_jsonb(w);
   end if;
   perform patchcord.assume(w);
-  insert into patchcord.leases as l (agent_uuid, session, namespace_uuid, client, machine, expires_at)
-  values (w.agent_id, p_session, w.namespace_id, p_client, p_machine, clock_timestamp() + make_interval(secs => p_seconds))
+  insert into patchcord.leases as l (agent_uuid, session, namespace_uuid, token_uuid, client, machine, expires_at)
+  values (
+    w.agent_id, p_session, w.namespace_id, w.token_id, p_client, p_machine,
+    clock_timestamp() + make_interval(secs => p_seconds)
+  )
   on conflict (agent_uuid, session) do update set
-    renewed_at = clock_timestamp(), expires_at = excluded.expires_at, client = excluded.client, machine = excluded.machine;
+    renewed_at = clock_timestamp(), expires_at = excluded.expires_at, token_uuid = excluded.token_uuid,
+    client = excluded.client, machine = excluded.machine;
   -- A token that invents sessions fills nothing: the latest stay.
   delete from patchcord.leases l
   where l.agent_uuid = w.agent_id and l.session in (

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { existsSync } from 'node:fs'
 import { writeFile } from 'node:fs/promises'
@@ -30,6 +31,21 @@ async function untilListening({ output, child }: Program): Promise<string> {
     await sleep(20)
   }
 }
+
+test('a start with room for few connections says so', { skip: process.platform !== 'linux' }, async () => {
+  const warnings = async (files: number) => {
+    const child = spawn('sh', ['-c', `ulimit -n ${files} && exec "$0" ${MAIN}`, process.execPath], {
+      stdio: ['ignore', 'ignore', 'pipe'],
+      env: { PATH: process.env.PATH ?? '', PORT: '0', DATABASE_URL: 'postgres://127.0.0.1:1/none' },
+    })
+    const lines = (await child.stderr.setEncoding('utf8').toArray()).join('').split('\n')
+    return lines.filter((line) => line.includes('"level":40')).map((line) => JSON.parse(line).msg as string)
+  }
+  const sentence =
+    'This process may open 600 files, which is enough for about 500 of 25000 connections: ' +
+    'run "ulimit -n 25100" before the start if more will come.'
+  assert.deepEqual(await warnings(600), [sentence])
+})
 
 describe('a start that cannot succeed says why in one sentence and exits 1', () => {
   let folder: Awaited<ReturnType<typeof createTemporaryFolder>>
@@ -166,7 +182,7 @@ describe('a server on a database of its own', () => {
   })
 
   test('migrates, listens, says so in its first line, and ends on SIGTERM with 0', async () => {
-    const env = { PORT: '0', DATABASE_URL: api.url, DATABASE_ADMIN_URL: admin.url, LOG_LEVEL: 'warn' }
+    const env = { PORT: '0', DATABASE_URL: api.url, DATABASE_ADMIN_URL: admin.url, LOG_LEVEL: 'error' }
     const program = startProgram(MAIN, [], env)
     const url = await untilListening(program)
     assert.match(program.output.stdout, /^Patchcord listens on http:\/\/127\.0\.0\.1:\d+\n/)
@@ -200,7 +216,7 @@ describe('a server on an embedded database', () => {
   after(() => folder.remove())
 
   const start = (env: Record<string, string> = {}) =>
-    startProgram(MAIN, [], { PORT: '0', PATCHCORD_DATA_DIR: join(folder.path, 'data'), LOG_LEVEL: 'warn', ...env })
+    startProgram(MAIN, [], { PORT: '0', PATCHCORD_DATA_DIR: join(folder.path, 'data'), LOG_LEVEL: 'error', ...env })
   const assertStopped = () => {
     for (const file of ['postgres/postmaster.pid', 'server.lock']) {
       assert.equal(existsSync(join(folder.path, 'data', file)), false, file)

@@ -1,7 +1,10 @@
 import { z } from 'zod'
 import { callEntry, type Scope } from '../db/scope.ts'
+
+import { PatchcordError } from '../errors.ts'
 import type { Wake } from '../wakes/bus.ts'
 import type { Waiters } from '../wakes/waiters.ts'
+
 import { Agent, toAgent } from './agents.ts'
 import { MessageIds, SettledMessage } from './delivery.ts'
 import { AgentFilter, nameOf, unknownAgents } from './names.ts'
@@ -175,6 +178,7 @@ export async function fetchNextMessage(
 
 /**
  * The next new message, waited for until the time-out, the server's shutdown ('restarting') or the signal ('aborted').
+ * Throws what the token is refused with once it ends during the wait, and unavailable when its agent is renamed.
  * The wait stands before the inbox is read, so a message that comes in between ends it.
  */
 export async function waitForMessage(
@@ -183,7 +187,7 @@ export async function waitForMessage(
   input: z.output<typeof WaitForMessage>,
   signal: AbortSignal,
 ): Promise<WaitedMessage> {
-  const { agentId } = await resolveToken(scope.sql, scope.tokenHash)
+  const { agentId, tokenId } = await resolveToken(scope.sql, scope.tokenHash)
   const from = input.from && nameOf(input.from)
   const deadline = Date.now() + input.timeout_seconds * 1000
   /** Wakes that were taken from the listener for this call: whatever it does not answer with is given back. */
@@ -192,7 +196,7 @@ export async function waitForMessage(
   try {
     for (;;) {
       const timeoutMs = Math.max(0, deadline - Date.now())
-      const wait = waiters.start({ agentId, from, thread: input.thread, timeoutMs, signal })
+      const wait = waiters.start({ agentId, tokenId, from, thread: input.thread, timeoutMs, signal })
       const fetched = fetchNextMessage(scope, input).then((next) => {
         message = next
       })
@@ -203,6 +207,7 @@ export async function waitForMessage(
       if (end.how === 'woken') taken.push(end.wake)
       await fetched
       if (message) return { end: 'message', message }
+      if (end.how === 'revoked') throw await explainRevocation(scope)
       if (end.how === 'timeout') return { end: 'timeout', message }
       if (end.how === 'closing') return { end: 'restarting', message }
       if (end.how === 'aborted' || signal.aborted) return { end: 'aborted', message }
@@ -211,4 +216,13 @@ export async function waitForMessage(
     const answered = (message as InboxMessage | null)?.message_id
     for (const wake of taken) if (wake.id !== answered) scope.bus.passOn(wake)
   }
+}
+
+/** Why the token's waits were ended: it is refused from now on, or its agent has another name. */
+async function explainRevocation(scope: Scope): Promise<PatchcordError> {
+  const { agent } = await resolveToken(scope.sql, scope.tokenHash)
+  return new PatchcordError('unavailable', `This agent is called ${agent} now.`, {
+    hint: 'Call again.',
+    retryAfterSeconds: 1,
+  })
 }

@@ -50,10 +50,19 @@ export async function whoami(scope: Scope): Promise<Whoami> {
   }))
 }
 
-/** Ids of the tokens that were revoked in the last `seconds`: their sockets must close. */
-export async function listRecentRevocations(sql: Sql, seconds: number): Promise<string[]> {
-  const rows = await sql`select patchcord.recent_revocations(${seconds}) as id`
-  return rows.map((row) => row.id as string)
+/** A token whose sockets and waits must end. */
+export interface Revocation {
+  tokenId: string
+  /** null: the token itself has ended (revoked, expired, its agent deleted). Else its agent has another name since then. */
+  renamedSecondsAgo: number | null
+}
+
+/** What has ended in the last `seconds`, for the instances that hold sockets and waits. */
+export async function listRecentRevocations(sql: Sql, seconds: number): Promise<Revocation[]> {
+  const rows = await sql`
+    select token_uuid as "tokenId", renamed_seconds_ago as "renamedSecondsAgo"
+    from patchcord.recent_revocations(${seconds})`
+  return [...rows] as unknown as Revocation[]
 }
 
 export interface IssueToken {
@@ -80,7 +89,7 @@ export async function issueToken(admin: Sql, input: IssueToken): Promise<{ token
   return { token, id: row?.id as string }
 }
 
-/** For operators. Live sockets of the token close within a second on every instance. Throws not_found. */
+/** For operators. Its sockets and waits end within a second on every instance, its leases at once. Throws not_found. */
 export async function revokeToken(admin: Sql, id: string): Promise<void> {
   const rows = await admin`
     update patchcord.tokens set revoked_at = coalesce(revoked_at, clock_timestamp())

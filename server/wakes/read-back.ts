@@ -5,6 +5,13 @@ const INTERVAL_MS = 2_000
 /** A commit can come this much later than its time stamp: the API role's statement time-out, and some room. */
 const OVERLAP_SECONDS = 12
 
+/** What `read_back` gives at a time. A page that is not full is the last. */
+const PAGE = 1_000
+
+interface DatedWake extends Wake {
+  wakeAt: string
+}
+
 export interface ReadBackOptions {
   sql: Sql
   bus: WakeBus
@@ -31,10 +38,12 @@ export function startReadBack(options: ReadBackOptions): ReadBack {
   async function read(): Promise<void> {
     const startedAt = performance.now()
     const seconds = (startedAt - lastSuccess) / 1000 + OVERLAP_SECONDS
-    const agentIds = [...bus.listeningAgentIds()]
     try {
-      const [row] = await sql`select patchcord.read_back(${agentIds}::uuid[], ${seconds}) as wakes`
-      bus.receive(row?.wakes as Wake[])
+      let listening: Set<string> | undefined
+      for await (const wakes of readPages(sql, seconds)) {
+        listening ??= bus.listeningAgentIds()
+        bus.receive(wakes.filter(({ toAgentId }) => listening?.has(toAgentId)))
+      }
       lastSuccess = startedAt
     } catch (error) {
       if (!isClosed) log.warn({ err: error }, 'read-back of wakes failed; the next one covers the same time')
@@ -57,4 +66,16 @@ export function startReadBack(options: ReadBackOptions): ReadBack {
       await running
     },
   }
+}
+
+/** All wakes of the last `seconds`, whoever listens: thousands of listeners cost nothing while there are none. */
+async function* readPages(sql: Sql, seconds: number): AsyncGenerator<Wake[]> {
+  let last: DatedWake | undefined
+  do {
+    const after = last ? JSON.stringify({ wakeAt: last.wakeAt, id: last.id, toAgentId: last.toAgentId }) : null
+    const [row] = await sql`select patchcord.read_back(${seconds}, ${after}::text::jsonb) as wakes`
+    const wakes = row?.wakes as DatedWake[]
+    if (wakes.length > 0) yield wakes
+    last = wakes.at(PAGE - 1)
+  } while (last)
 }

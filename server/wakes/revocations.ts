@@ -1,30 +1,44 @@
 const INTERVAL_MS = 500
-/** As long as a ticket of a revoked token can still be used, and some room for a commit later than its time stamp. */
-const LOOK_BACK_SECONDS = 660
+/** A ticket lives for 600 s, clocks may be apart by a minute, and a commit may come 2 s later than its time stamp. */
+const LOOK_BACK_SECONDS = 662
 
-/** Where sockets hang on tokens: the realtime hub. */
-export interface TokenSockets {
+/** What hangs on tokens on this instance: the sockets of the realtime hub, the waits of `wait_for_message`. */
+export interface TokenHolder {
   tokenIds(): Iterable<string>
-  closeTokens(tokenIds: string[]): void
+  /**
+   * Ends what these tokens hold. `before` (as performance.now() counts): only what was there by then, since the token goes
+   * on; without it, for good.
+   */
+  closeTokens(tokenIds: string[], before?: number): void
 }
 
 export interface RevocationsOptions {
-  sockets: TokenSockets
-  /** Ids of the tokens revoked in the last `seconds`. */
-  listRecent: (seconds: number) => Promise<string[]>
+  holders: TokenHolder[]
+  /** Tokens that ended in the last `seconds`; renamedSecondsAgo is null unless the token goes on under another name. */
+  listRecent: (seconds: number) => Promise<{ tokenId: string; renamedSecondsAgo: number | null }[]>
   log: { warn(details: object, message: string): void }
 }
 
-/** Closes the sockets of revoked tokens within a second, whichever process revoked them. Asks nothing while there are no sockets. */
+/**
+ * Ends the sockets and waits of revoked tokens within a second, whichever process revoked them. It reads state, so it needs
+ * no LISTEN and misses nothing while the database is away; while nothing hangs on a token here it asks nothing.
+ */
 export function startRevocations(options: RevocationsOptions): { close(): Promise<void> } {
-  const { sockets, listRecent, log } = options
+  const { holders, listRecent, log } = options
   let running: Promise<void> | null = null
 
   async function check(): Promise<void> {
-    const [anySocket] = sockets.tokenIds()
-    if (anySocket === undefined) return
+    if (!holders.some(holdsAny)) return
     try {
-      sockets.closeTokens(await listRecent(LOOK_BACK_SECONDS))
+      const askedAt = performance.now()
+      const recent = await listRecent(LOOK_BACK_SECONDS)
+      const ended = recent.filter((each) => each.renamedSecondsAgo === null).map((each) => each.tokenId)
+      for (const holder of holders) {
+        holder.closeTokens(ended)
+        for (const { tokenId, renamedSecondsAgo } of recent) {
+          if (renamedSecondsAgo !== null) holder.closeTokens([tokenId], askedAt - renamedSecondsAgo * 1000)
+        }
+      }
     } catch (error) {
       log.warn({ err: error }, 'recent revocations could not be read; the next try covers the same time')
     }
@@ -41,4 +55,9 @@ export function startRevocations(options: RevocationsOptions): { close(): Promis
       await running
     },
   }
+}
+
+function holdsAny(holder: TokenHolder): boolean {
+  const [first] = holder.tokenIds()
+  return first !== undefined
 }

@@ -1,8 +1,11 @@
 import { PatchcordError } from '../errors.ts'
 import type { Wake, WakeTaker } from './bus.ts'
+import type { TokenHolder } from './revocations.ts'
 
 export interface WaitFor {
   agentId: string
+  /** Whoever waits with it is sent away when it ends. */
+  tokenId: string
   /** Only messages of this sender (name) or thread (slug) end the wait. */
   from?: string | undefined
   thread?: string | undefined
@@ -11,7 +14,7 @@ export interface WaitFor {
 }
 
 /** `woken` carries the wake that was taken: who took it and then does not fetch it must pass it on (`WakeBus.passOn`). */
-export type WaitEnd = { how: 'woken'; wake: Wake } | { how: 'timeout' | 'closing' | 'aborted' }
+export type WaitEnd = { how: 'woken'; wake: Wake } | { how: 'timeout' | 'closing' | 'aborted' | 'revoked' }
 
 export interface Wait {
   ended: Promise<WaitEnd>
@@ -19,7 +22,7 @@ export interface Wait {
   cancel(): Promise<WaitEnd>
 }
 
-export interface Waiters extends WakeTaker {
+export interface Waiters extends WakeTaker, TokenHolder {
   /** Waits for the first wake that fits, the time-out, shutdown or the signal's abort. Throws rate_limited over the cap. */
   start(request: WaitFor): Wait
   /** Ends every wait as 'closing', and each later one at once. */
@@ -27,6 +30,7 @@ export interface Waiters extends WakeTaker {
 }
 
 interface Waiter extends WaitFor {
+  readonly startedAt: number
   end(end: WaitEnd): void
 }
 
@@ -52,11 +56,18 @@ export function createWaiters(limits: { waitersPerAgentMax: number }): Waiters {
     if (waiters?.size === 0) waitersOf.delete(waiter.agentId)
   }
 
+  const all = () => [...waitersOf.values()].flatMap((waiters) => [...waiters])
+
+  function* tokenIds(): Iterable<string> {
+    for (const waiters of waitersOf.values()) for (const { tokenId } of waiters) yield tokenId
+  }
+
   return {
     start(request) {
       const { promise, resolve } = promiseOf<WaitEnd>()
       const waiter: Waiter = {
         ...request,
+        startedAt: performance.now(),
         end(end) {
           clearTimeout(timer)
           request.signal.removeEventListener('abort', onAbort)
@@ -89,9 +100,17 @@ export function createWaiters(limits: { waitersPerAgentMax: number }): Waiters {
     },
     close() {
       isClosing = true
-      for (const waiters of [...waitersOf.values()]) for (const waiter of [...waiters]) waiter.end({ how: 'closing' })
+      for (const waiter of all()) waiter.end({ how: 'closing' })
     },
     agentIds: () => waitersOf.keys(),
+    tokenIds,
+    closeTokens(tokenIds, before = Number.POSITIVE_INFINITY) {
+      if (waitersOf.size === 0 || tokenIds.length === 0) return
+      const ended = new Set(tokenIds)
+      for (const waiter of all()) {
+        if (ended.has(waiter.tokenId) && waiter.startedAt < before) waiter.end({ how: 'revoked' })
+      }
+    },
   }
 }
 

@@ -17,6 +17,7 @@ comment on table patchcord.tokens is
   'API tokens, one agent each; only the SHA-256 is kept. bucket is the send rate of the token, null while untouched.';
 create index tokens_agent on patchcord.tokens (agent_uuid);
 create index tokens_revoked on patchcord.tokens (revoked_at) where revoked_at is not null;
+create index tokens_expiring on patchcord.tokens (expires_at) where expires_at is not null;
 alter table patchcord.tokens enable row level security;
 alter table patchcord.tokens force row level security;
 create policy owner_all on patchcord.tokens to current_user using (true) with check (true);
@@ -133,18 +134,29 @@ end
 $$;
 comment on function patchcord.resolve_token(text) is 'Entry: who a token is, without acting as it.';
 
-create function patchcord.recent_revocations(p_seconds float8) returns setof uuid
+create function patchcord.recent_revocations(p_seconds float8)
+returns table (token_uuid uuid, renamed_seconds_ago float8)
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 as $$
+declare
+  v_now timestamptz := clock_timestamp();
+  v_since timestamptz := v_now - make_interval(secs => p_seconds);
 begin
   return query
-  select t.id from patchcord.tokens t
-  where t.revoked_at > clock_timestamp() - make_interval(secs => p_seconds);
+  select t.id, null::float8 from patchcord.tokens t where t.revoked_at > v_since
+  union all
+  select t.id, null from patchcord.tokens t where t.expires_at > v_since and t.expires_at <= v_now
+  union all
+  select t.id, null from patchcord.agents a join patchcord.tokens t on t.agent_uuid = a.id where a.deleted_at > v_since
+  union all
+  select t.id, extract(epoch from v_now - a.renamed_at)::float8
+  from patchcord.agents a join patchcord.tokens t on t.agent_uuid = a.id
+  where a.renamed_at > v_since;
 end
 $$;
 comment on function patchcord.recent_revocations(float8) is
-  'Entry: tokens revoked in the last p_seconds, for closing their sockets. Names nobody and needs no token.';
+  'Entry: tokens that ended in the last p_seconds (revoked, expired, agent deleted), and those of agents renamed then, with how long ago: what was opened under the old name ends. Names nobody and needs no token.';
 
 revoke execute on function
   patchcord.enter(text, float8, float8, float8), patchcord.refill(float8, timestamptz, float8, float8),

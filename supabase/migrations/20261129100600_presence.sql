@@ -15,6 +15,7 @@ create table patchcord.leases (
   agent_uuid uuid not null,
   session text not null check (char_length(session) between 1 and 80),
   namespace_uuid uuid not null,
+  token_uuid uuid not null references patchcord.tokens (id) on delete cascade,
   client text,
   machine text,
   started_at timestamptz not null default clock_timestamp(),
@@ -23,7 +24,9 @@ create table patchcord.leases (
   primary key (agent_uuid, session),
   foreign key (agent_uuid, namespace_uuid) references patchcord.agents (id, namespace_uuid) on delete cascade
 );
-comment on table patchcord.leases is 'Live listeners: an agent is wakeable only while one of its leases has not expired.';
+comment on table patchcord.leases is
+  'Live listeners: an agent is wakeable only while one of its leases has not expired. A lease names the token that renewed it and is void once that token has ended or the agent has another name; a listener of another token keeps its own.';
+create index leases_token on patchcord.leases (token_uuid);
 
 alter table patchcord.presence enable row level security;
 alter table patchcord.presence force row level security;
@@ -41,10 +44,16 @@ create policy agent_updates_own on patchcord.presence for update to patchcord_ag
 create policy agent_reads_namespace on patchcord.leases for select to patchcord_agent
   using (namespace_uuid = (select patchcord.claim_namespace()));
 create policy agent_takes_own on patchcord.leases for insert to patchcord_agent
-  with check (agent_uuid = (select patchcord.claim_agent()) and namespace_uuid = (select patchcord.claim_namespace()));
+  with check (
+    agent_uuid = (select patchcord.claim_agent()) and namespace_uuid = (select patchcord.claim_namespace())
+    and token_uuid = (select patchcord.claim('token')::uuid)
+  );
 create policy agent_renews_own on patchcord.leases for update to patchcord_agent
   using (agent_uuid = (select patchcord.claim_agent()))
-  with check (agent_uuid = (select patchcord.claim_agent()) and namespace_uuid = (select patchcord.claim_namespace()));
+  with check (
+    agent_uuid = (select patchcord.claim_agent()) and namespace_uuid = (select patchcord.claim_namespace())
+    and token_uuid = (select patchcord.claim('token')::uuid)
+  );
 create policy agent_ends_own on patchcord.leases for delete to patchcord_agent
   using (agent_uuid = (select patchcord.claim_agent()));
 grant select, insert, update on patchcord.presence to patchcord_agent;
@@ -71,8 +80,11 @@ begin
   from patchcord.agents a
     left join patchcord.presence p on p.agent_uuid = a.id
     left join lateral (
-      select x.renewed_at, x.client, x.machine from patchcord.leases x
+      -- A state, not a deletion: a renewal that races a revocation makes nobody wakeable.
+      select x.renewed_at, x.client, x.machine from patchcord.leases x join patchcord.tokens t on t.id = x.token_uuid
       where x.agent_uuid = a.id and x.expires_at > clock_timestamp()
+        and t.revoked_at is null and coalesce(t.expires_at > clock_timestamp(), true)
+        and coalesce(x.renewed_at > a.renamed_at, true)
       order by x.renewed_at desc limit 1
     ) l on true
     left join lateral (
@@ -97,10 +109,14 @@ begin
     return to_jsonb(w);
   end if;
   perform patchcord.assume(w);
-  insert into patchcord.leases as l (agent_uuid, session, namespace_uuid, client, machine, expires_at)
-  values (w.agent_id, p_session, w.namespace_id, p_client, p_machine, clock_timestamp() + make_interval(secs => p_seconds))
+  insert into patchcord.leases as l (agent_uuid, session, namespace_uuid, token_uuid, client, machine, expires_at)
+  values (
+    w.agent_id, p_session, w.namespace_id, w.token_id, p_client, p_machine,
+    clock_timestamp() + make_interval(secs => p_seconds)
+  )
   on conflict (agent_uuid, session) do update set
-    renewed_at = clock_timestamp(), expires_at = excluded.expires_at, client = excluded.client, machine = excluded.machine;
+    renewed_at = clock_timestamp(), expires_at = excluded.expires_at, token_uuid = excluded.token_uuid,
+    client = excluded.client, machine = excluded.machine;
   -- A token that invents sessions fills nothing: the latest stay.
   delete from patchcord.leases l
   where l.agent_uuid = w.agent_id and l.session in (

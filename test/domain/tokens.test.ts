@@ -55,9 +55,33 @@ describe('tokens', () => {
     await assert.rejects(resolve(short.token), { code: 'token_rejected' })
     await revokeToken(database.admin, alice.tokenId)
     await assert.rejects(resolve(alice.token), { code: 'token_revoked' })
-    assert.ok((await listRecentRevocations(database.api, 10)).includes(alice.tokenId))
     await database.admin`update patchcord.agents set deleted_at = clock_timestamp() where id = ${alice.agentId}`
     await assert.rejects(resolve(alice.token), { code: 'agent_gone' })
+  })
+
+  test('recent revocations are the revoked, the expired, and those of deleted and renamed agents; others are not named', async () => {
+    const { gone, renamed, revoked, fine } = await seed(database, 'ends', ['gone', 'renamed', 'revoked', 'fine'])
+    const issue = (expiresInSeconds: number) =>
+      issueToken(database.admin, { namespace: 'ends', agent: 'fine', expiresInSeconds })
+    const [short, long] = [await issue(0.05), await issue(60)]
+    const all = [gone, renamed, revoked, fine].map((agent) => agent.tokenId).concat(short.id, long.id)
+    const list = async (seconds: number) => {
+      const recent = await listRecentRevocations(database.api, seconds)
+      return new Map(recent.filter((each) => all.includes(each.tokenId)).map((each) => [each.tokenId, each]))
+    }
+    await new Promise((done) => setTimeout(done, 100))
+    await revokeToken(database.admin, revoked.tokenId)
+    await database.admin`update patchcord.agents set deleted_at = clock_timestamp() where id = ${gone.agentId}`
+    await database.admin`update patchcord.agents set name = 'robert' where id = ${renamed.agentId}`
+    await database.admin`update patchcord.agents set name = 'fine' where id = ${fine.agentId}`
+    const recent = await list(60)
+    assert.deepEqual([...recent.keys()].sort(), [gone.tokenId, renamed.tokenId, revoked.tokenId, short.id].sort())
+    for (const { tokenId, renamedSecondsAgo } of recent.values()) {
+      if (tokenId !== renamed.tokenId) assert.equal(renamedSecondsAgo, null)
+      else assert.ok(Number(renamedSecondsAgo) > 0 && Number(renamedSecondsAgo) < 30)
+    }
+    await new Promise((done) => setTimeout(done, 100))
+    assert.deepEqual([...(await list(0.05))], [])
   })
 
   test('whoami names the agent and its token', async () => {

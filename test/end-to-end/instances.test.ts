@@ -2,13 +2,9 @@ import assert from 'node:assert/strict'
 import { mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
-import { openChannel } from '../../server/db/listen.ts'
-import { listRecentRevocations, revokeToken } from '../../server/domain/tokens.ts'
-import { startPeers } from '../../server/wakes/peers.ts'
-import { startReadBack } from '../../server/wakes/read-back.ts'
-import { startRevocations } from '../../server/wakes/revocations.ts'
-import { startTestApp, type TestApp } from '../helpers/app.ts'
+import type { TestApp } from '../helpers/app.ts'
 import { createTestDatabase, type TestDatabase } from '../helpers/database.ts'
+import { startInstance } from '../helpers/instance.ts'
 import { connectMcp, createTemporaryFolder, startListener } from '../helpers/processes.ts'
 import { type SeededAgent, seed } from '../helpers/seed.ts'
 
@@ -22,25 +18,6 @@ describe('two instances', () => {
   let here: TestApp
   let there: TestApp
 
-  async function startInstance(): Promise<TestApp> {
-    const app = await startTestApp(database)
-    const { sql, bus, hub, logger: log } = app.deps
-    const readBack = startReadBack({ sql, bus, log })
-    const peers = await startPeers({
-      open: (name, handlers) => openChannel(database.apiTarget, name, handlers),
-      bus,
-      log,
-      onListening: () => readBack.now(),
-    })
-    const listRecent = (seconds: number) => listRecentRevocations(sql, seconds)
-    const revocations = startRevocations({ sockets: hub, listRecent, log })
-    closers.push(async () => {
-      await app.close()
-      await Promise.all([readBack.close(), peers.close(), revocations.close()])
-    })
-    return app
-  }
-
   async function listen(app: TestApp, { agent, token }: SeededAgent) {
     const home = join(folder.path, `${agent}-${closers.length}`)
     await mkdir(home, { mode: 0o700 })
@@ -52,8 +29,9 @@ describe('two instances', () => {
   before(async () => {
     database = await createTestDatabase()
     folder = await createTemporaryFolder()
-    here = await startInstance()
-    there = await startInstance()
+    here = await startInstance(database)
+    there = await startInstance(database)
+    closers.push(here.close, there.close)
   })
   after(async () => {
     for (const close of closers.reverse()) await close()
@@ -86,20 +64,6 @@ describe('two instances', () => {
     while ([...there.deps.waiters.agentIds()].length === 0 && Date.now() < deadline) await pause(10)
     await sender.call('send_message', { to: 'dave', content: 'now' })
     assert.match((await waiting).text, /\nnow\n/)
-  })
-
-  test('a token revoked elsewhere silences its listener within a second and ends it with one line', async () => {
-    const { erin } = await seed(database, 'two-revoke', ['erin'])
-    const listener = await listen(there, erin)
-    assert.ok([...there.hub.tokenIds()].includes(erin.tokenId))
-    await revokeToken(database.admin, erin.tokenId)
-    const revokedAt = performance.now()
-    while ([...there.hub.tokenIds()].includes(erin.tokenId)) {
-      assert.ok(performance.now() - revokedAt < LINE_TIMEOUT_MS, 'the socket is closed')
-      await pause(10)
-    }
-    assert.ok(performance.now() - revokedAt < 2_000)
-    await waitForLine(listener.lines, 'PATCHCORD: stopped: token rejected (HTTP 403), check .mcp.json')
   })
 })
 

@@ -21,8 +21,8 @@ function build() {
   const bus = createBus(waiters)
   const delivered: string[] = []
   bus.addSink({ deliver: (each) => delivered.push(each.id), agentIds: () => ['carol'] })
-  const start = (filter: { from?: string; thread?: string } = {}, timeoutMs = 60_000) =>
-    waiters.start({ agentId: 'bob', timeoutMs, signal: new AbortController().signal, ...filter })
+  const start = (filter: { from?: string; thread?: string; tokenId?: string } = {}, timeoutMs = 60_000) =>
+    waiters.start({ agentId: 'bob', tokenId: 'token', timeoutMs, signal: new AbortController().signal, ...filter })
   return { waiters, bus, delivered, start }
 }
 
@@ -77,6 +77,19 @@ describe('wake bus', () => {
     waiters.close()
     assert.deepEqual(await start().ended, { how: 'closing' })
     assert.deepEqual([...waiters.agentIds()], [])
+  })
+
+  test('the end of a token ends its waits and no others; of one that goes on, those that began before', async () => {
+    const { start, waiters } = build()
+    const [mine, other] = [start(), start({ tokenId: 'other' })]
+    assert.deepEqual([...waiters.tokenIds()], ['token', 'other'])
+    waiters.closeTokens(['token', 'unknown'])
+    assert.deepEqual(await mine.ended, { how: 'revoked' })
+    assert.deepEqual([...waiters.tokenIds()], ['other'])
+    waiters.closeTokens(['other'], performance.now() - 60_000)
+    assert.deepEqual([...waiters.tokenIds()], ['other'])
+    waiters.closeTokens(['other'], performance.now() + 1)
+    assert.deepEqual(await other.ended, { how: 'revoked' })
   })
 
   test('a notification never exceeds what NOTIFY takes, and no wake is left out', () => {

@@ -143,7 +143,7 @@ export function listTargets(world: World): Record<string, Target> {
       'leases',
       `agent_uuid = ${me}`,
       'expires_at = now()',
-      `(agent_uuid, session, namespace_uuid, expires_at) values (${me}, 'new', ${ns}, now())`,
+      `(agent_uuid, session, namespace_uuid, token_uuid, expires_at) values (${me}, 'new', ${ns}, '${bob.tokenId}', now())`,
     ),
     pairs: on('pairs', 'true', 'turns = 0', `(low_uuid, high_uuid) values (${me}, ${me})`),
     settings: on('settings', 'true', 'sends_broadcast = false', '(is_only) values (true)'),
