@@ -96,12 +96,19 @@ export async function runAdmin(dataDir: string, ...verb: string[]): Promise<Reco
   return JSON.parse(stdout) as Record<string, unknown>
 }
 
-export interface RunningListener {
+export interface ListenerProcess {
+  pid: number
   lines: { text: string; at: number }[]
+  onLine(tell: (text: string, at: number) => void): void
+  /** Lines of stderr. */
+  onLog(tell: (text: string) => void): void
+  ended: Promise<number | null>
+  stop(signal?: NodeJS.Signals): Promise<number | null>
+}
+
+export interface RunningListener extends ListenerProcess {
   /** From spawn to `subscribe: connected`, in ms. */
   startMs: number
-  onLine(tell: (text: string, at: number) => void): void
-  stop(signal?: NodeJS.Signals): Promise<number | null>
 }
 
 export interface ListenerOptions {
@@ -109,11 +116,11 @@ export interface ListenerOptions {
   token: string
   /** A folder of its own: pidfiles, trust and nothing of the user's. */
   home: string
+  env?: Environment
 }
 
-/** `node scripts/subscribe.mjs`, started by hand, once it is connected. `at` is performance.now() when a line arrived. */
-export async function startListener(options: ListenerOptions): Promise<RunningListener> {
-  const startedAt = performance.now()
+/** `node scripts/subscribe.mjs`, started by hand. `at` is performance.now() when a line arrived. */
+export function spawnListener(options: ListenerOptions): ListenerProcess {
   const child = spawn(process.execPath, [join(ROOT, 'scripts/subscribe.mjs')], {
     cwd: options.home,
     stdio: ['ignore', 'pipe', 'pipe'],
@@ -122,6 +129,7 @@ export async function startListener(options: ListenerOptions): Promise<RunningLi
       XDG_RUNTIME_DIR: options.home,
       PATCHCORD_URL: options.url,
       PATCHCORD_TOKEN: options.token,
+      ...options.env,
     }),
   })
   const lines: { text: string; at: number }[] = []
@@ -131,23 +139,33 @@ export async function startListener(options: ListenerOptions): Promise<RunningLi
     lines.push({ text, at })
     for (const tell of tellers) tell(text, at)
   })
+  const errors = createInterface({ input: child.stderr })
+  return {
+    pid: child.pid as number,
+    lines,
+    onLine: (tell) => tellers.push(tell),
+    onLog: (tell) => errors.on('line', tell),
+    ended: new Promise((resolve) => child.once('close', (code) => resolve(code))),
+    stop: (signal) => stopChild(child, signal),
+  }
+}
+
+/** A listener that is connected. */
+export async function startListener(options: ListenerOptions): Promise<RunningListener> {
+  const startedAt = performance.now()
+  const listener = spawnListener(options)
   let errors = ''
   await new Promise<void>((resolve, reject) => {
-    createInterface({ input: child.stderr }).on('line', (line) => {
+    listener.onLog((line) => {
       errors = `${errors}\n${line}`.slice(-4_000)
       if (line.includes('subscribe: connected')) resolve()
     })
-    child.once('exit', (code) => reject(new Error(`the listener ended with ${code}:${errors}`)))
+    listener.ended.then((code) => reject(new Error(`the listener ended with ${code}:${errors}`)))
     AbortSignal.timeout(START_TIMEOUT_MS).addEventListener('abort', () =>
       reject(new Error(`the listener did not connect in time:${errors}`)),
     )
   })
-  return {
-    lines,
-    startMs: performance.now() - startedAt,
-    onLine: (tell) => tellers.push(tell),
-    stop: (signal) => stopChild(child, signal),
-  }
+  return { ...listener, startMs: performance.now() - startedAt }
 }
 
 export interface McpAgent {
