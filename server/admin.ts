@@ -4,9 +4,9 @@ import { type Config, loadConfig } from './config.ts'
 import { type ConnectionTarget, connect, describeTarget, type Sql } from './db/connect.ts'
 import { findEmbedded } from './db/embedded/index.ts'
 import { migrateExternal, setApiPassword } from './db/migrate.ts'
-import { createAgent } from './domain/agents.ts'
-import { createNamespace, listNamespaces } from './domain/namespaces.ts'
-import { issueToken, listTokens, revokeToken } from './domain/tokens.ts'
+import { createAgent, listAllAgents, renameAgent } from './domain/agents.ts'
+import { createNamespace, listNamespaces, renameNamespace } from './domain/namespaces.ts'
+import { issueToken, listTokens, revokeToken, rotateToken } from './domain/tokens.ts'
 import { PatchcordError, StartError } from './errors.ts'
 
 const API_ROLE = 'patchcord_api'
@@ -17,9 +17,13 @@ const HELP = `Operator's commands of Patchcord. They work on the database of DAT
   api-role                         give ${API_ROLE} a new password and print its DATABASE_URL
   create-namespace NAME
   list-namespaces
+  rename-namespace NAME NEW_NAME   its listeners connect again by themselves
   create-agent NAME@NAMESPACE
+  list-agents NAMESPACE
+  rename-agent NAME@NAMESPACE NEW_NAME
   issue-token NAME@NAMESPACE       print a new token, once [--label TEXT] [--expires-in 30d]
   list-tokens NAMESPACE
+  rotate-token ID                  revoke it and print its successor, once [--expires-in 30d]
   revoke-token ID                  close its sockets within a second
 
   --json                           answer in JSON
@@ -45,45 +49,69 @@ interface Answer {
   json: unknown
 }
 
-type Verb = (operator: Operator, argument: string, options: Options) => Promise<Answer>
+type Verb = (operator: Operator, options: Options, argument: string, second: string) => Promise<Answer>
 
-const VERBS: Record<string, { argument: string | null; run: Verb }> = {
-  migrate: { argument: null, run: runMigrate },
-  'api-role': { argument: null, run: runApiRole },
+const VERBS: Record<string, { arguments: readonly string[]; run: Verb }> = {
+  migrate: { arguments: [], run: runMigrate },
+  'api-role': { arguments: [], run: runApiRole },
   'create-namespace': {
-    argument: 'NAME',
-    async run({ sql }, name) {
+    arguments: ['NAME'],
+    async run({ sql }, _options, name) {
       const namespace = await createNamespace(sql, { name })
       return { lines: [`Namespace ${namespace.name} is there.`], json: namespace }
     },
   },
   'list-namespaces': {
-    argument: null,
+    arguments: [],
     async run({ sql }) {
       const namespaces = await listNamespaces(sql)
       return { lines: table(namespaces, ['name', 'agents', 'created_at']), json: namespaces }
     },
   },
+  'rename-namespace': {
+    arguments: ['NAME', 'NEW_NAME'],
+    async run({ sql }, _options, name, newName) {
+      const { id } = await renameNamespace(sql, { name, newName })
+      return { lines: [`Namespace ${name} is called ${newName} now.`], json: { id, name: newName } }
+    },
+  },
   'create-agent': {
-    argument: 'NAME@NAMESPACE',
-    async run({ sql }, address) {
+    arguments: ['NAME@NAMESPACE'],
+    async run({ sql }, _options, address) {
       const { agent, namespace } = parseAddress(address)
       const { id } = await createAgent(sql, { namespace, name: agent })
       return { lines: [`Agent ${agent}@${namespace} is there.`], json: { id, agent, namespace } }
     },
   },
-  'issue-token': { argument: 'NAME@NAMESPACE', run: runIssueToken },
+  'list-agents': {
+    arguments: ['NAMESPACE'],
+    async run({ sql }, _options, namespace) {
+      const agents = await listAllAgents(sql, { namespace })
+      return { lines: table(agents, ['name', 'tokens', 'created_at', 'last_used_at']), json: agents }
+    },
+  },
+  'rename-agent': {
+    arguments: ['NAME@NAMESPACE', 'NEW_NAME'],
+    async run({ sql }, _options, address, newName) {
+      const { agent, namespace } = parseAddress(address)
+      const { id } = await renameAgent(sql, { namespace, agent, newName })
+      const lines = [`Agent ${agent}@${namespace} is called ${newName}@${namespace} now; its tokens stay valid.`]
+      return { lines, json: { id, agent: newName, namespace } }
+    },
+  },
+  'issue-token': { arguments: ['NAME@NAMESPACE'], run: runIssueToken },
   'list-tokens': {
-    argument: 'NAMESPACE',
-    async run({ sql }, namespace) {
+    arguments: ['NAMESPACE'],
+    async run({ sql }, _options, namespace) {
       const tokens = await listTokens(sql, { namespace })
       const columns = ['id', 'agent', 'label', 'created_at', 'expires_at', 'revoked_at', 'last_used_at'] as const
       return { lines: table(tokens, columns), json: tokens }
     },
   },
+  'rotate-token': { arguments: ['ID'], run: runRotateToken },
   'revoke-token': {
-    argument: 'ID',
-    async run({ sql }, id) {
+    arguments: ['ID'],
+    async run({ sql }, _options, id) {
       await revokeToken(sql, id)
       return { lines: [`Token ${id} is revoked.`], json: { id, revoked: true } }
     },
@@ -123,15 +151,30 @@ function toApiUrl(adminUrl: string, password: string): string {
   return url.href
 }
 
-async function runIssueToken({ sql }: Operator, address: string, options: Options): Promise<Answer> {
+async function runIssueToken({ sql }: Operator, options: Options, address: string): Promise<Answer> {
   const { agent, namespace } = parseAddress(address)
-  const expiresInSeconds = options['expires-in'] === undefined ? undefined : parseDuration(options['expires-in'])
+  const expiresInSeconds = readExpiry(options)
   const { token, id } = await issueToken(sql, { agent, namespace, label: options.label, expiresInSeconds })
   return {
     lines: [token],
     notes: [`Token ${id} of ${agent}@${namespace}. It is not shown again: put it where only this agent can read it.`],
     json: { token, id, agent, namespace },
   }
+}
+
+async function runRotateToken({ sql }: Operator, options: Options, oldId: string): Promise<Answer> {
+  const { token, id, agent, namespace } = await rotateToken(sql, { id: oldId, expiresInSeconds: readExpiry(options) })
+  return {
+    lines: [token],
+    notes: [
+      `Token ${id} of ${agent}@${namespace} takes the place of ${oldId}, which is revoked. It is not shown again.`,
+    ],
+    json: { token, id, agent, namespace, revoked: oldId },
+  }
+}
+
+function readExpiry(options: Options): number | undefined {
+  return options['expires-in'] === undefined ? undefined : parseDuration(options['expires-in'])
 }
 
 function parseAddress(address: string): { agent: string; namespace: string } {
@@ -196,7 +239,7 @@ async function findDatabase(config: Config): Promise<{ target: ConnectionTarget;
 
 async function run(args: string[]): Promise<void> {
   const { values, positionals } = parseCommand(args)
-  const [name, argument, ...rest] = positionals
+  const [name, ...given] = positionals
   if (values.help || name === undefined) {
     process.stdout.write(HELP)
     process.exitCode = values.help ? 0 : 1
@@ -204,12 +247,12 @@ async function run(args: string[]): Promise<void> {
   }
   const verb = Object.hasOwn(VERBS, name) ? VERBS[name] : undefined
   if (!verb) throw new StartError(`There is no command ${name.slice(0, 40)}. --help shows the commands.`)
-  const isFitting = verb.argument === null ? argument === undefined : argument !== undefined && rest.length === 0
-  if (!isFitting) throw new StartError(`Usage: ${name}${verb.argument === null ? '' : ` ${verb.argument}`}`)
+  if (given.length !== verb.arguments.length) throw new StartError(`Usage: ${[name, ...verb.arguments].join(' ')}`)
+  const [argument = '', second = ''] = given
   const { target, adminUrl } = await findDatabase(loadConfig())
   const sql = connect(target, { max: 1, applicationName: 'patchcord-admin' })
   try {
-    print(await verb.run({ sql, adminUrl }, argument ?? '', values), values.json === true)
+    print(await verb.run({ sql, adminUrl }, values, argument, second), values.json === true)
   } catch (error) {
     throw explain(error, target)
   } finally {
@@ -234,10 +277,17 @@ function explain(error: unknown, target: ConnectionTarget): unknown {
   return new StartError(`The database (${describeTarget(target)}) answered: ${message || code}.`, { cause: error })
 }
 
+/** With --json an error is the document that stands on stdout. */
+function tellError(error: unknown, isJson: boolean): void {
+  const { message } = error as Error
+  const { code, hint } = error instanceof PatchcordError ? error : { code: 'operator', hint: undefined }
+  if (isJson) process.stdout.write(`${JSON.stringify({ error: { code, message, ...(hint ? { hint } : {}) } })}\n`)
+  else process.stderr.write(`${message}${hint ? ` ${hint}` : ''}\n`)
+}
+
 try {
   await run(process.argv.slice(2))
 } catch (error) {
-  const hint = error instanceof PatchcordError && error.hint ? ` ${error.hint}` : ''
-  process.stderr.write(`${(error as Error).message}${hint}\n`)
+  tellError(error, process.argv.includes('--json'))
   process.exitCode = 1
 }

@@ -2,6 +2,7 @@
  * The servers that the user has spoken to by hand: the user's own file, never a repository's. `--auto` speaks to no other,
  * so that a cloned repository cannot make a plugin call a host of its choice.
  */
+import { closeSync, fstatSync, openSync, readFileSync } from 'node:fs'
 import { chmod, mkdir, open, readFile, rename, rm } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import { isRecord } from './text.mjs'
@@ -14,15 +15,15 @@ const FILE_BYTES_MAX = 256 * 1024
  */
 export async function readOrigins(file) {
   try {
-    const handle = await open(file, 'r')
+    const handle = openSync(file, 'r')
     try {
-      const stats = await handle.stat()
+      const stats = fstatSync(handle)
       const isMine = process.getuid === undefined || stats.uid === process.getuid()
       const isPrivate = process.platform === 'win32' || (stats.mode & 0o022) === 0
       if (!stats.isFile() || !isMine || !isPrivate || stats.size > FILE_BYTES_MAX) return new Set()
-      return parseOrigins(await handle.readFile('utf8'))
+      return parseOrigins(readFileSync(handle, 'utf8'))
     } finally {
-      await handle.close()
+      closeSync(handle)
     }
   } catch {
     // Unreadable is the same as nothing recorded: the user starts the listener by hand once more.
@@ -46,12 +47,28 @@ export async function recordOrigin(file, origin) {
   const known = await readOrigins(file)
   if (known.has(origin)) return
   const text = await readFile(file, 'utf8').catch(() => '{}')
-  const json = parseRecord(text)
+  await writeOrigins(file, { ...parseRecord(text), origins: [...known, origin].sort() })
+}
+
+/**
+ * Takes an origin out again; a file that then says nothing is removed.
+ * @param {string} file @param {string} origin
+ */
+export async function forgetOrigin(file, origin) {
+  const known = await readOrigins(file)
+  if (!known.delete(origin)) return
+  const json = { ...parseRecord(await readFile(file, 'utf8')), origins: [...known].sort() }
+  if (known.size === 0 && Object.keys(json).length === 1) await rm(file)
+  else await writeOrigins(file, json)
+}
+
+/** @param {string} file @param {Record<string, unknown>} json */
+async function writeOrigins(file, json) {
   await mkdir(dirname(file), { recursive: true, mode: 0o700 })
   const temporary = `${file}.${process.pid}.tmp`
   try {
     const handle = await open(temporary, 'w', 0o600)
-    await handle.writeFile(`${JSON.stringify({ ...json, origins: [...known, origin].sort() }, null, 2)}\n`)
+    await handle.writeFile(`${JSON.stringify(json, null, 2)}\n`)
     await handle.close()
     await chmod(temporary, 0o600)
     await rename(temporary, file)

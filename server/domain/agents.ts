@@ -54,6 +54,7 @@ export async function listAgents(scope: Scope, input: z.output<typeof ListAgents
 export async function createAgent(admin: Sql, input: { namespace: string; name: string }): Promise<{ id: string }> {
   const name = checkName(input.name, 'agent')
   const namespaceId = await findNamespaceId(admin, input.namespace)
+  await requireUnusedName(admin, namespaceId, name)
   const [row] = await admin`
     insert into patchcord.agents (namespace_uuid, name) values (${namespaceId}, ${name})
     on conflict (namespace_uuid, name) do nothing returning id`
@@ -71,5 +72,66 @@ export async function findAgentId(admin: Sql, input: { namespace: string; agent:
   if (row) return row.id as string
   throw new PatchcordError('not_found', `There is no agent ${input.agent}@${input.namespace}.`, {
     hint: 'create-agent makes one.',
+  })
+}
+
+export interface AgentLine {
+  id: string
+  name: string
+  /** Tokens that open its door now. */
+  tokens: number
+  created_at: string
+  last_used_at: string | null
+}
+
+/** For operators, by name. Throws not_found for the namespace. */
+export async function listAllAgents(admin: Sql, input: { namespace: string }): Promise<AgentLine[]> {
+  const namespaceId = await findNamespaceId(admin, input.namespace)
+  const rows = await admin`
+    select a.id, a.name, a.created_at, max(t.last_used_at) as last_used_at,
+      count(t.id) filter (where t.revoked_at is null and coalesce(t.expires_at > clock_timestamp(), true))::integer as tokens
+    from patchcord.agents a left join patchcord.tokens t on t.agent_uuid = a.id
+    where a.namespace_uuid = ${namespaceId} and a.deleted_at is null
+    group by a.id order by a.name`
+  return [...rows] as unknown as AgentLine[]
+}
+
+/**
+ * For operators. Tokens, messages and history stay with the agent; sockets and waits under the old name end within a second.
+ * Throws invalid, not_found, or conflict for a name that is taken or still stands in messages.
+ */
+export async function renameAgent(
+  admin: Sql,
+  input: { namespace: string; agent: string; newName: string },
+): Promise<{ id: string }> {
+  const name = checkName(input.newName, 'agent')
+  const id = await findAgentId(admin, input)
+  const namespaceId = await findNamespaceId(admin, input.namespace)
+  await requireUnusedName(admin, namespaceId, name, id)
+  const rows = await admin`
+    update patchcord.agents set name = ${name}
+    where id = ${id} and not exists (
+      select from patchcord.agents other
+      where other.namespace_uuid = ${namespaceId} and other.name = ${name} and other.id <> ${id})
+    returning id`
+  if (rows.length > 0) return { id }
+  throw new PatchcordError('conflict', `Agent ${name}@${input.namespace} exists already.`, {
+    hint: 'Choose another name.',
+  })
+}
+
+/** A name that another agent had when messages were sent would let a newcomer pass for it in their history. */
+async function requireUnusedName(admin: Sql, namespaceId: string, name: string, agentId: string | null = null) {
+  const [row] = await admin`
+    select from patchcord.agent_messages m
+    where not exists (select from patchcord.agents a where a.namespace_uuid = ${namespaceId} and a.name = ${name})
+      and (m.from_namespace_uuid = ${namespaceId} and m.from_agent = ${name}
+        and m.from_agent_uuid is distinct from ${agentId}::uuid
+      or m.to_namespace_uuid = ${namespaceId} and m.to_agent = ${name}
+        and m.to_agent_uuid is distinct from ${agentId}::uuid)
+    limit 1`
+  if (!row) return
+  throw new PatchcordError('conflict', `${name} was the name of another agent, and messages still carry it.`, {
+    hint: 'Choose another name.',
   })
 }

@@ -1,6 +1,6 @@
 import { createHash, randomBytes } from 'node:crypto'
 import { z } from 'zod'
-import type { Sql } from '../db/connect.ts'
+import type { Sql, TransactionSql } from '../db/connect.ts'
 import { asAgent, type Identity, resolveIdentity, type Scope } from '../db/scope.ts'
 import { PatchcordError } from '../errors.ts'
 import { findAgentId } from './agents.ts'
@@ -98,6 +98,41 @@ export async function revokeToken(admin: Sql, id: string): Promise<void> {
   throw new PatchcordError('not_found', `There is no token ${id.slice(0, 60)}.`, {
     hint: 'list-tokens shows their ids.',
   })
+}
+
+/**
+ * For operators: revokes a token and issues its successor of the same agent and label in one step; it lives as long as the
+ * old one was to live unless `expiresInSeconds` says otherwise. Throws not_found, or conflict for one that has ended already.
+ */
+export async function rotateToken(
+  admin: Sql,
+  input: { id: string; expiresInSeconds?: number | undefined },
+): Promise<{ token: string; id: string; agent: string; namespace: string }> {
+  const token = createTokenText()
+  const seconds = input.expiresInSeconds ?? null
+  return await admin.begin(async (sql) => {
+    const [old] = await sql`
+      update patchcord.tokens set revoked_at = clock_timestamp()
+      where id::text = ${input.id.toLowerCase()} and revoked_at is null
+      returning namespace_uuid, agent_uuid, label, expires_at - created_at as life`
+    if (!old) throw await explainMissing(sql, input.id)
+    const [row] = await sql`
+      insert into patchcord.tokens (namespace_uuid, agent_uuid, hash, label, expires_at)
+      select ${old.namespace_uuid}, ${old.agent_uuid}, decode(${hashToken(token)}, 'hex'), ${old.label},
+        clock_timestamp() + coalesce(make_interval(secs => ${seconds}::float8), ${old.life}::interval)
+      returning id`
+    const [who] = await sql`
+      select a.name as agent, n.name as namespace
+      from patchcord.agents a join patchcord.namespaces n on n.id = a.namespace_uuid where a.id = ${old.agent_uuid}`
+    return { token, id: row?.id as string, agent: who?.agent as string, namespace: who?.namespace as string }
+  })
+}
+
+async function explainMissing(sql: TransactionSql, id: string): Promise<PatchcordError> {
+  const [row] = await sql`select from patchcord.tokens where id::text = ${id.toLowerCase()}`
+  const hint = 'list-tokens shows their ids.'
+  if (!row) return new PatchcordError('not_found', `There is no token ${id.slice(0, 60)}.`, { hint })
+  return new PatchcordError('conflict', `Token ${id} is revoked already.`, { hint: 'issue-token makes a new one.' })
 }
 
 export interface TokenLine {

@@ -1,0 +1,196 @@
+import { join } from 'node:path'
+import { parseBase } from '../../scripts/lib/mcp-json.mjs'
+import { isRecord } from '../../scripts/lib/text.mjs'
+import { isTokenText } from '../../scripts/lib/tokens.mjs'
+import { getWhoami, type Server, type Whoami } from '../lib/api.ts'
+import { Connections } from '../lib/connections.ts'
+import { readStdin } from '../lib/content.ts'
+import { type Entry, type Planned, planEntry, planIgnore, planRules, readEntry } from '../lib/edits.ts'
+import { CommandError, EXIT, usageError } from '../lib/errors.ts'
+import { resolveFile } from '../lib/files.ts'
+import { cleanLabel } from '../lib/frame.ts'
+import { askGit, type GitFacts } from '../lib/git.ts'
+import { nameOf } from '../lib/identity.ts'
+import { describeNextSteps, describeWarnings } from '../lib/next-steps.ts'
+import { listRules } from '../lib/permissions.ts'
+import { askSecret } from '../lib/prompt.ts'
+import { type Invocation, textOption, type Verb } from '../lib/verb.ts'
+
+const FILE = '.mcp.json'
+
+export const verb: Verb = {
+  help: `patchcord connect --server URL [--token-stdin] [--env NAME] [--allow] [--replace]
+
+Makes this folder an agent of a server: asks for the agent's token (or takes it from stdin or PATCHCORD_TOKEN), checks it
+with the server, and only then writes ${FILE}, trusts the server, and keeps ${FILE} out of git. patchcord disconnect undoes it.
+
+  --token-stdin  the token is on stdin
+  --env NAME     ${FILE} names the variable NAME instead of holding the token
+  --allow        also writes .claude/settings.local.json: Claude Code may use the tools and the listener without asking
+  --replace      take the place of another server or agent in ${FILE}`,
+  options: {
+    server: { type: 'string' },
+    env: { type: 'string' },
+    'token-stdin': { type: 'boolean' },
+    allow: { type: 'boolean' },
+    replace: { type: 'boolean' },
+  },
+  arity: [0, 0],
+  async run(invocation) {
+    const { options, output } = invocation
+    const address = parseServer(textOption(options, 'server'))
+    const variable = parseVariable(textOption(options, 'env'))
+    const token = await readToken(invocation, variable)
+    const server = { base: address.base, token }
+    // Nothing is written for a token that opens nothing.
+    const who = await getWhoami(server)
+    const url = `${address.base}/mcp/bearer`
+    const authorization = `Bearer ${variable === null ? token : `\${${variable}}`}`
+    const entry: Entry = { type: 'http', url, headers: { Authorization: authorization } }
+    const done = await write(invocation, { server, origin: address.origin, who, entry, isLiteral: variable === null })
+    const { agent, namespace } = who
+    output.print(
+      [
+        `Connected as ${nameOf(who)} at ${address.base}.`,
+        ...done.files.map((file) => `  wrote ${file}`),
+        ...done.warnings,
+        '',
+        ...describeNextSteps({ url, variable, isAllowed: options.allow === true }),
+      ],
+      { agent, namespace, server: address.base, files: done.files, warnings: done.warnings },
+    )
+    return EXIT.ok
+  },
+}
+
+function parseServer(text: string | undefined): { base: string; origin: string } {
+  if (text === undefined)
+    throw usageError('connect needs --server URL.', 'The one who runs the server knows its address.')
+  const base = parseBase(text)
+  if (base !== null) return base
+  throw usageError(
+    `"${cleanLabel(text, 90)}" is not the address of a server.`,
+    'It is https://…, or http://… for a server on this machine, without a login in it.',
+  )
+}
+
+function parseVariable(name: string | undefined): string | null {
+  if (name === undefined) return null
+  if (/^[A-Za-z_][A-Za-z0-9_]*$/.test(name)) return name
+  throw usageError('--env takes the name of an environment variable, such as PATCHCORD_TOKEN.')
+}
+
+async function readToken({ environment, options }: Invocation, variable: string | null): Promise<string> {
+  const fromVariable = variable === null ? undefined : environment.lookup(variable)
+  const given = options['token-stdin'] === true ? await readStdin() : (fromVariable ?? environment.token)
+  const token = (given ?? (await promptForToken())).trim()
+  if (isTokenText(token)) return token
+  const problem = token === '' ? 'There is no token' : 'That is not a Patchcord token, or it is cut off or mistyped'
+  throw new CommandError('token_rejected', `${problem}. Nothing was written.`, {
+    hint: 'It starts with pc_ and is shown once, when it is created: patchcord token create AGENT@NAMESPACE.',
+    exit: EXIT.notAuthorised,
+  })
+}
+
+async function promptForToken(): Promise<string> {
+  if (process.stdin.isTTY !== true) {
+    throw new CommandError('token_missing', 'There is no token.', {
+      hint: 'Give it with --token-stdin or in PATCHCORD_TOKEN; at a terminal connect asks for it.',
+      exit: EXIT.notAuthorised,
+    })
+  }
+  const typed = await askSecret('Token of the agent (it is not shown): ', process.stdin, process.stderr)
+  // What terminals put around a pasted text.
+  return typed.replaceAll(/\[20[01]~/g, '').replaceAll('\u001b', '')
+}
+
+interface Wanted {
+  server: Server
+  origin: string
+  who: Whoami
+  entry: Entry
+  isLiteral: boolean
+}
+
+interface Done {
+  files: string[]
+  warnings: string[]
+}
+
+async function write(invocation: Invocation, wanted: Wanted): Promise<Done> {
+  const { configFolder, settings } = invocation.environment
+  const places = { configFolder, originsFile: settings.originsFile }
+  return await Connections.use(places, (connections) => planAndWrite(invocation, wanted, connections))
+}
+
+async function planAndWrite(invocation: Invocation, wanted: Wanted, connections: Connections): Promise<Done> {
+  const { folder, options } = invocation
+  const file = await resolveFile(join(folder, FILE))
+  const before = await connections.readWithout(folder, file)
+  if (options.replace !== true) await checkExisting(invocation, connections, wanted, readEntry(file, before))
+  const entry = planEntry(file, before, wanted.entry)
+  const git = await askGit(folder, FILE)
+  const ignore = wanted.isLiteral ? await planIgnoring(connections, folder, git) : null
+  const rules = options.allow === true ? await planAllowing(connections, invocation) : null
+  const plans = [ignore, rules, entry].filter((plan): plan is Planned => plan !== null)
+  const { agent, namespace } = wanted.who
+  await connections.connect({ folder, origin: wanted.origin, url: wanted.entry.url, agent, namespace }, plans)
+  const warnings = await describeWarnings({ file, next: entry.next, git, isLiteral: wanted.isLiteral })
+  return { files: plans.map((plan) => plan.edit.file), warnings }
+}
+
+/** The line that an earlier connect has added counts as not there, or disconnecting would leave it behind. */
+async function planIgnoring(connections: Connections, folder: string, git: GitFacts): Promise<Planned | null> {
+  if (!git.isRepository) return null
+  const file = await resolveFile(join(folder, '.gitignore'))
+  const before = await connections.readWithout(folder, file)
+  const isOurs = connections.find(folder)?.edits.some((edit) => edit.file === file) === true
+  const isListed = before !== null && /^\/?\.mcp\.json\s*$/m.test(before.toString('utf8'))
+  return isListed || (git.isIgnored === true && !isOurs) ? null : planIgnore(file, before)
+}
+
+async function planAllowing(connections: Connections, { environment, folder }: Invocation): Promise<Planned | null> {
+  const file = await resolveFile(join(folder, '.claude', 'settings.local.json'))
+  const before = await connections.readWithout(folder, file)
+  return planRules(file, before, await listRules(environment.claudePlugins))
+}
+
+/** Another identity is not taken away in passing: who an agent is decides whose messages it reads. */
+async function checkExisting(
+  invocation: Invocation,
+  connections: Connections,
+  wanted: Wanted,
+  existing: unknown,
+): Promise<void> {
+  const earlier = connections.find(invocation.folder)
+  if (earlier !== null && (earlier.origin !== wanted.origin || nameOf(earlier) !== nameOf(wanted.who))) {
+    throw taken(`${nameOf(earlier)} at ${earlier.origin}`)
+  }
+  if (existing === null) return
+  const url = isRecord(existing) && typeof existing.url === 'string' ? existing.url : null
+  const address = url === null ? null : parseBase(url)
+  if (address?.base !== wanted.server.base) throw taken(url === null ? 'another server' : cleanLabel(url, 120))
+  const token = readBearer(existing, invocation)
+  if (token === null || token === wanted.server.token) return
+  // A token that is refused by now belongs to nobody; a server that cannot say is an error, as everywhere.
+  const old = await getWhoami({ ...wanted.server, token }).catch((error) => {
+    if (error instanceof CommandError && error.exit === EXIT.notAuthorised) return null
+    throw error
+  })
+  if (old !== null && nameOf(old) !== nameOf(wanted.who)) throw taken(`${nameOf(old)} at ${wanted.server.base}`)
+}
+
+function taken(who: string): CommandError {
+  return new CommandError('conflict', `${FILE} connects this folder to ${who} already. Nothing was changed.`, {
+    hint: 'patchcord disconnect first, or say --replace.',
+  })
+}
+
+function readBearer(entry: unknown, { environment }: Invocation): string | null {
+  const headers = isRecord(entry) && isRecord(entry.headers) ? entry.headers : {}
+  const header = typeof headers.Authorization === 'string' ? headers.Authorization : ''
+  const [, text = ''] = /^Bearer\s+(\S+)$/.exec(header) ?? []
+  const [, variable] = /^\$\{(\w+)\}$/.exec(text) ?? []
+  const token = variable === undefined ? text : environment.lookup(variable)
+  return isTokenText(token) ? token : null
+}

@@ -1,0 +1,34 @@
+import { createInterface } from 'node:readline'
+import { AS_OPTION, findServer } from '../lib/identity.ts'
+import type { Output } from '../lib/output.ts'
+import { findProgram, startProgram, waitForEnd } from '../lib/programs.ts'
+import type { Verb } from '../lib/verb.ts'
+
+export const verb: Verb = {
+  help: `patchcord watch
+
+Prints one line for each wake, "PATCHCORD: 1 new from alice", until it is stopped: the listener, started by hand. While it
+runs, this agent is wakeable. With --json each line is a document of its own. Exit 2: another listener of this agent runs.`,
+  options: AS_OPTION,
+  arity: [0, 0],
+  async run(invocation) {
+    const { environment, output } = invocation
+    const { base, token } = await findServer(invocation)
+    const env = environment.forChild({ PATCHCORD_URL: base, PATCHCORD_TOKEN: token })
+    const stdout = output.isJson ? 'pipe' : 'inherit'
+    const child = startProgram(findProgram('scripts/subscribe.mjs'), [], env, ['ignore', stdout, 'inherit'])
+    if (child.stdout) createInterface({ input: child.stdout }).on('line', (line) => printJson(output, line))
+    return await waitForEnd(child)
+  },
+}
+
+function printJson(output: Output, line: string): void {
+  const [, fresh, from] = /^PATCHCORD: (\d+) new from (.+)$/.exec(line) ?? []
+  const waiting = /^PATCHCORD: (\d+) waiting in inbox$/.exec(line)?.[1]
+  const count = fresh ?? waiting
+  const facts = {
+    ...(count === undefined ? {} : { count: Number(count) }),
+    ...(from === undefined ? {} : { from: from.split(', ') }),
+  }
+  output.print([], { line, ...facts })
+}

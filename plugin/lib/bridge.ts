@@ -1,0 +1,112 @@
+import { Server as McpServer } from '@modelcontextprotocol/sdk/server/index.js'
+import { StdioServerTransport } from '@modelcontextprotocol/sdk/server/stdio.js'
+import type { RequestHandlerExtra } from '@modelcontextprotocol/sdk/shared/protocol.js'
+import {
+  CallToolRequestSchema,
+  ErrorCode,
+  GetPromptRequestSchema,
+  ListPromptsRequestSchema,
+  ListToolsRequestSchema,
+  McpError,
+  type ServerNotification,
+  type ServerRequest,
+} from '@modelcontextprotocol/sdk/types.js'
+import type { Server } from './api.ts'
+import { CommandError } from './errors.ts'
+import { callMcp, RpcError } from './upstream.ts'
+
+/** A host waits for `initialize`: a server that does not answer in time costs us its instructions, nothing else. */
+const START_MS_MAX = 3_000
+const CLIENT = {
+  protocolVersion: '2025-11-25',
+  capabilities: {},
+  clientInfo: { name: 'patchcord-bridge', version: '1' },
+}
+
+export interface BridgeOptions {
+  server: Server
+  version: string
+  log(line: string): void
+}
+
+type Extra = RequestHandlerExtra<ServerRequest, ServerNotification>
+type Params = Record<string, unknown> | undefined
+
+/** Speaks MCP on stdin and stdout until it is closed, and asks the server for every answer. */
+export async function startBridge({ server, version, log }: BridgeOptions): Promise<{ close(): Promise<void> }> {
+  const instructions = await readInstructions(server, log)
+  const mcp = new McpServer(
+    { name: 'patchcord', title: 'Patchcord', version },
+    { capabilities: { tools: {}, prompts: {} }, ...(instructions === undefined ? {} : { instructions }) },
+  )
+  const pass = (method: string) => async (request: { params?: Params }, extra: Extra) =>
+    await forward(server, method, request.params, extra)
+  mcp.setRequestHandler(ListToolsRequestSchema, async (request, extra) => {
+    const result = await pass('tools/list')(request, extra)
+    return result as { tools: [] }
+  })
+  mcp.setRequestHandler(ListPromptsRequestSchema, async (request, extra) => {
+    const result = await pass('prompts/list')(request, extra)
+    return result as { prompts: [] }
+  })
+  mcp.setRequestHandler(GetPromptRequestSchema, async (request, extra) => {
+    const result = await pass('prompts/get')(request, extra)
+    return result as { messages: [] }
+  })
+  mcp.setRequestHandler(CallToolRequestSchema, async ({ params }, extra) => {
+    try {
+      return await forward(server, 'tools/call', params, extra)
+    } catch (error) {
+      // What a model can act on, it must see: a server that is down is an answer, not a fault of the protocol.
+      if (error instanceof CommandError) return toToolError(error)
+      throw error
+    }
+  })
+  mcp.onerror = (error) => log(error.message)
+  await mcp.connect(new StdioServerTransport())
+  return { close: () => mcp.close() }
+}
+
+async function readInstructions(server: Server, log: (line: string) => void): Promise<string | undefined> {
+  try {
+    const result = await callMcp(server, 'initialize', CLIENT, { signal: AbortSignal.timeout(START_MS_MAX) })
+    return typeof result.instructions === 'string' ? result.instructions : undefined
+  } catch (error) {
+    log(`${(error as Error).message} Calls are passed on all the same.`)
+    return undefined
+  }
+}
+
+/** The host's own progress token goes along, so its notifications come back as they are. */
+async function forward(server: Server, method: string, params: Params, extra: Extra): Promise<Record<string, unknown>> {
+  try {
+    return await callMcp(server, method, params, {
+      signal: extra.signal,
+      onNotification: (notification) => {
+        if (notification.method !== 'notifications/progress') return
+        // A host that is gone hears nothing, and ends us otherwise.
+        void extra.sendNotification(notification as ServerNotification).catch(() => {})
+      },
+    })
+  } catch (error) {
+    if (error instanceof RpcError) throw toMcpError(error)
+    if (error instanceof CommandError && method !== 'tools/call') {
+      throw new McpError(ErrorCode.InternalError, [error.message, error.hint].filter(Boolean).join(' '))
+    }
+    throw error
+  }
+}
+
+/** McpError would put its own words before the message. */
+function toMcpError({ code, message, data }: RpcError): Error {
+  return Object.assign(new Error(message), { code, ...(data === undefined ? {} : { data }) })
+}
+
+function toToolError({ code, message, hint }: CommandError) {
+  const text = [message, ...(hint === undefined ? [] : [hint])].join(' ')
+  return {
+    isError: true,
+    content: [{ type: 'text' as const, text }],
+    _meta: { 'patchcord/error': { code, message, ...(hint === undefined ? {} : { hint }) } },
+  }
+}

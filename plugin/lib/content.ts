@@ -1,0 +1,22 @@
+import { usageError } from './errors.ts'
+
+const BYTES_MAX = 1024 * 1024
+
+/** The text of a message: an argument, or stdin where it is `-`. */
+export async function readContent(argument: string | undefined, what: string): Promise<string> {
+  if (argument === undefined)
+    throw usageError(`There is no ${what}.`, 'Give it as one argument, or - to read it from stdin.')
+  if (argument !== '-') return argument
+  return (await readStdin()).replace(/\r?\n$/, '')
+}
+
+export async function readStdin(): Promise<string> {
+  const chunks: Buffer[] = []
+  let bytes = 0
+  for await (const chunk of process.stdin) {
+    bytes += (chunk as Buffer).length
+    if (bytes > BYTES_MAX) throw usageError('stdin is longer than 1 MiB.', 'Messages have at most 50,000 characters.')
+    chunks.push(chunk as Buffer)
+  }
+  return Buffer.concat(chunks).toString('utf8')
+}

@@ -1,0 +1,78 @@
+import { discoverIdentities, isLoopback } from '../../scripts/lib/mcp-json.mjs'
+import { readOrigins } from '../../scripts/lib/origins.mjs'
+import { getWhoami, type Server, type Whoami } from './api.ts'
+import { CommandError } from './errors.ts'
+import { cleanLabel } from './frame.ts'
+import type { Invocation } from './verb.ts'
+
+export const AS_OPTION = { as: { type: 'string' } } as const
+
+interface Identity extends Server {
+  origin: string
+}
+
+/**
+ * Who speaks: PATCHCORD_URL and PATCHCORD_TOKEN, else .mcp.json as the listener finds it; `--as agent@namespace` where there
+ * are several. Throws a CommandError that says what to do where there is none, or not one.
+ */
+export async function findServer(invocation: Invocation): Promise<Server> {
+  const { environment, folder, options, output } = invocation
+  const { settings } = environment
+  const { identities, problem, notes } = await discoverIdentities({ folder, ...settings })
+  for (const note of notes) output.note(`patchcord: ${note}`)
+  if (identities.length === 0) {
+    throw new CommandError('not_connected', `${capitalize(problem ?? 'there is no identity')}.`, {
+      hint: 'patchcord connect --server URL writes it; or set PATCHCORD_URL and PATCHCORD_TOKEN.',
+    })
+  }
+  if (settings.pair === null) await checkTrust(invocation, identities)
+  const wanted = typeof options.as === 'string' ? options.as : null
+  const [only] = identities
+  if (wanted === null && only && identities.length === 1) return only
+  return await chooseIdentity(identities, wanted)
+}
+
+/**
+ * A cloned repository names a server of its choice, and could be sent what an agent writes there, or the user's own token
+ * through `${VAR}`. So a server that nobody has connected to on purpose is spoken to only when a person types.
+ */
+async function checkTrust({ environment }: Invocation, identities: Identity[]): Promise<void> {
+  if (process.stdin.isTTY === true) return
+  const trusted = await readOrigins(environment.settings.originsFile)
+  const strange = identities.find(({ origin }) => !trusted.has(origin) && !isLoopback(new URL(origin).hostname))
+  if (strange === undefined) return
+  throw new CommandError('not_trusted', `${strange.origin} in .mcp.json is not a server that you have connected to.`, {
+    hint: `If it is yours: patchcord connect --server ${strange.origin} (or set PATCHCORD_URL and PATCHCORD_TOKEN).`,
+  })
+}
+
+async function chooseIdentity(identities: Identity[], wanted: string | null): Promise<Server> {
+  const known = await Promise.all(
+    identities.map(async (identity) => ({ identity, who: await getWhoami(identity).catch((error: Error) => error) })),
+  )
+  const names = known.map(({ identity, who }) =>
+    who instanceof Error ? `(${identity.base}: ${who.message})` : nameOf(who),
+  )
+  if (wanted === null) {
+    throw new CommandError('ambiguous', `There are several identities here: ${names.join(', ')}.`, {
+      hint: `Say which: --as ${names.find((name) => !name.startsWith('(')) ?? 'AGENT@NAMESPACE'}`,
+    })
+  }
+  const found = known.filter(({ who }) => !(who instanceof Error) && [nameOf(who), who.agent].includes(wanted))
+  const [match] = found
+  if (match && found.length === 1) return match.identity
+  const refused = known.find(({ who }) => who instanceof CommandError)?.who
+  if (refused instanceof CommandError && identities.length === 1) throw refused
+  const problem = found.length > 1 ? 'is more than one identity here' : 'is not an identity of this project'
+  throw new CommandError('not_found', `"${cleanLabel(wanted, 90)}" ${problem}: ${names.join(', ')}.`, {
+    hint: 'Use one of these with --as.',
+  })
+}
+
+export function nameOf({ agent, namespace }: Pick<Whoami, 'agent' | 'namespace'>): string {
+  return `${agent}@${namespace}`
+}
+
+function capitalize(text: string): string {
+  return text.startsWith('.') ? text : text.charAt(0).toUpperCase() + text.slice(1)
+}

@@ -1,0 +1,70 @@
+import { callApi, type Server } from './api.ts'
+import { readContent } from './content.ts'
+import { CommandError, EXIT } from './errors.ts'
+import { type Sent, showGated } from './show.ts'
+import { type Invocation, textOption } from './verb.ts'
+
+export const SEND_OPTIONS = {
+  thread: { type: 'string' },
+  kind: { type: 'string' },
+  urgency: { type: 'string' },
+  'idempotency-key': { type: 'string' },
+  'online-only': { type: 'boolean' },
+} as const
+
+export const SEND_HELP = `  --thread SLUG          the conversation it belongs to
+  --kind KIND            message, question, report, heads-up or request
+  --urgency URGENCY      fyi, normal or urgent
+  --idempotency-key KEY  sending again with the same key sends nothing twice
+  --online-only          send nothing to who is offline: exit 3`
+
+interface AgentHere {
+  agent: string
+  reach: string
+  is_you: boolean
+}
+
+/** Sends what the command line says. Messages that closed the gate are shown, as they count as fetched. */
+export async function sendFrom(
+  server: Server,
+  invocation: Invocation,
+  defaults: Record<string, string> = {},
+): Promise<Sent> {
+  const { options, output } = invocation
+  const [to = '', text] = invocation.arguments
+  const body = {
+    ...defaults,
+    to,
+    content: await readContent(text, 'message'),
+    ...pick('thread', textOption(options, 'thread')),
+    ...pick('kind', textOption(options, 'kind')),
+    ...pick('urgency', textOption(options, 'urgency')),
+    ...pick('idempotency_key', textOption(options, 'idempotency-key')),
+  }
+  if (options['online-only'] === true) await requireOnline(server, to)
+  try {
+    return await callApi<Sent>(server, 'POST', '/api/messages', { body })
+  } catch (error) {
+    return await showGated(server, output, error)
+  }
+}
+
+function pick(name: string, value: string | undefined): Record<string, string> {
+  return value === undefined ? {} : { [name]: value }
+}
+
+/** Before anything is stored: whoever goes offline in the moment after is reached by the inbox as ever. */
+async function requireOnline(server: Server, to: string): Promise<void> {
+  const { agents } = await callApi<{ agents: AgentHere[] }>(server, 'GET', '/api/agents?all=1')
+  const names = to.split(',').map((address) => address.trim().split('@')[0] ?? '')
+  const others = agents.filter((agent) => !agent.is_you)
+  const isForAll = to.trim() === '*'
+  const named = isForAll ? others : agents.filter(({ agent, is_you }) => !is_you && names.includes(agent))
+  const offline = named.filter(({ reach }) => reach === 'offline')
+  if (isForAll ? offline.length < others.length : offline.length === 0) return
+  const who = isForAll ? 'Everyone here' : offline.map(({ agent }) => agent).join(', ')
+  throw new CommandError('offline', `${who} is offline. Nothing was sent.`, {
+    hint: 'Without --online-only the message waits in their inbox.',
+    exit: EXIT.offline,
+  })
+}

@@ -1,0 +1,155 @@
+import assert from 'node:assert/strict'
+import { join } from 'node:path'
+import { after, before, beforeEach, describe, test } from 'node:test'
+import { Client } from '@modelcontextprotocol/sdk/client/index.js'
+import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js'
+import { call, startTestApp, type TestApp } from '../helpers/app.ts'
+import { createTestDatabase, type TestDatabase } from '../helpers/database.ts'
+import { connectMcp, toToolResult } from '../helpers/mcp.ts'
+import { type SeededAgent, seed } from '../helpers/seed.ts'
+import { eventually, findClosedPort, Machine, ROOT } from './command.ts'
+
+describe('the stdio bridge', () => {
+  let database: TestDatabase
+  let app: TestApp
+  let machine: Machine
+  let agents: Record<'alice' | 'bob', SeededAgent>
+  let count = 0
+  const clients: Client[] = []
+  before(async () => {
+    database = await createTestDatabase()
+    app = await startTestApp(database)
+    machine = await Machine.create()
+  })
+  beforeEach(async () => {
+    agents = await seed(database, `acme${++count}`, ['alice', 'bob'])
+  })
+  after(async () => {
+    await Promise.all(clients.map((client) => client.close()))
+    await machine.remove()
+    await app.close()
+    await database.drop()
+  })
+
+  async function open(
+    env: Record<string, string> = {},
+  ): Promise<{ client: Client; stderr: () => string; pid: number }> {
+    const transport = new StdioClientTransport({
+      command: process.execPath,
+      args: [join(ROOT, 'dist/plugin/cli/main.js'), 'mcp'],
+      cwd: machine.project,
+      env: machine.environment({ PATCHCORD_URL: app.url, PATCHCORD_TOKEN: agents.alice.token, ...env }),
+      stderr: 'pipe',
+    })
+    let stderr = ''
+    transport.stderr?.on('data', (chunk) => {
+      stderr += String(chunk)
+    })
+    const client = new Client({ name: 'host', version: '1.0.0' })
+    clients.push(client)
+    await client.connect(transport)
+    return { client, stderr: () => stderr, pid: transport.pid ?? 0 }
+  }
+
+  const send = (from: 'alice' | 'bob', to: string, content: string) =>
+    call(app, 'POST', '/api/messages', { token: agents[from].token, body: { to, content } })
+
+  test('offers what the server offers: tools with their schemas, prompts, instructions', async () => {
+    const { client } = await open()
+    const direct = await connectMcp(app, agents.alice.token, 'v1')
+    const expected = direct.sdk as Client
+    assert.deepEqual(await client.listTools(), await expected.listTools())
+    assert.deepEqual(await client.listPrompts(), await expected.listPrompts())
+    assert.deepEqual(await client.getPrompt({ name: 'inbox' }), await expected.getPrompt({ name: 'inbox' }))
+    assert.equal(client.getInstructions(), expected.getInstructions())
+    await direct.close()
+  })
+
+  test('sends, and answers with text and facts as the server gave them', async () => {
+    const { client } = await open()
+    await client.listTools()
+    const sent = toToolResult(await client.callTool({ name: 'send_message', arguments: { to: 'bob', content: 'hi' } }))
+    assert.match(sent.text, /^Sent to bob \[/)
+    assert.equal(sent.facts.recipients[0].agent, 'bob')
+    const wrong = toToolResult(
+      await client.callTool({ name: 'send_message', arguments: { to: 'nobody', content: 'hi' } }),
+    )
+    assert.deepEqual([wrong.isError, wrong.code], [true, 'not_found'])
+    await assert.rejects(client.callTool({ name: 'no_such_tool' }), { code: -32_602 })
+  })
+
+  test('passes progress on while a message is waited for', async () => {
+    const { client } = await open()
+    const progress: number[] = []
+    const waiting = client.callTool(
+      { name: 'wait_for_message', arguments: { timeout_seconds: 60, from: 'bob' } },
+      undefined,
+      {
+        onprogress: ({ progress: seconds }) => progress.push(seconds),
+      },
+    )
+    await eventually(() => progress.length > 0, 'progress')
+    await send('bob', 'alice', 'here it is')
+    assert.match(toToolResult(await waiting).text, /here it is/)
+  })
+
+  test('a call that the host cancels ends at the server, so that the next message is not taken for it', async () => {
+    const { client } = await open()
+    const cancelling = new AbortController()
+    const progress: number[] = []
+    const waiting = client.callTool({ name: 'wait_for_message', arguments: { timeout_seconds: 60 } }, undefined, {
+      signal: cancelling.signal,
+      onprogress: ({ progress: seconds }) => progress.push(seconds),
+    })
+    await eventually(() => progress.length > 0, 'the wait stands')
+    cancelling.abort('no longer')
+    await assert.rejects(waiting)
+    await eventually(async () => {
+      const { json } = await call(app, 'GET', '/health')
+      return json.status === 'ok'
+    }, 'the server lives')
+    await new Promise((resolve) => setTimeout(resolve, 500))
+    await send('bob', 'alice', 'for the inbox')
+    const { json } = await call(app, 'GET', '/api/inbox?status=new', { token: agents.alice.token })
+    assert.equal(json.pending_count, 1)
+  })
+
+  test('a server that is away is an answer that a model can read, and the bridge works once it is back', async () => {
+    const port = await findClosedPort()
+    const { client, stderr } = await open({ PATCHCORD_URL: `http://127.0.0.1:${port}` })
+    const away = toToolResult(await client.callTool({ name: 'inbox' }))
+    assert.deepEqual([away.isError, away.code], [true, 'unreachable'])
+    assert.match(away.text, /^Cannot reach http:\/\/127\.0\.0\.1:\d+ \(ECONNREFUSED\)/)
+    await assert.rejects(client.listTools(), /Cannot reach/)
+    assert.match(stderr(), /Calls are passed on all the same/)
+    await app.app.close()
+    app = await startTestApp(database)
+    const fresh = await open()
+    assert.match(toToolResult(await fresh.client.callTool({ name: 'inbox' })).text, /^alice@acme/)
+  })
+
+  test('a token that is refused says so, and stands in no answer', async () => {
+    const { client, stderr } = await open()
+    await database.admin`update patchcord.tokens set revoked_at = now() where id = ${agents.alice.tokenId}`
+    const refused = toToolResult(await client.callTool({ name: 'inbox' }))
+    assert.deepEqual([refused.isError, refused.code], [true, 'token_revoked'])
+    assert.ok(!`${refused.text}${stderr()}`.includes(agents.alice.token))
+  })
+
+  test('ends when the host closes its stdin, also while a call stands', async () => {
+    const bridge = machine.start(['mcp'], { env: { PATCHCORD_URL: app.url, PATCHCORD_TOKEN: agents.alice.token } })
+    const say = (message: object) => bridge.child.stdin?.write(`${JSON.stringify({ jsonrpc: '2.0', ...message })}\n`)
+    const clientInfo = { name: 'host', version: '1' }
+    say({ id: 1, method: 'initialize', params: { protocolVersion: '2025-06-18', capabilities: {}, clientInfo } })
+    await eventually(() => bridge.output.stdout.includes('"id":1'), 'initialize is answered')
+    say({ method: 'notifications/initialized' })
+    const params = { name: 'wait_for_message', arguments: { timeout_seconds: 200 }, _meta: { progressToken: 'p' } }
+    say({ id: 2, method: 'tools/call', params })
+    await eventually(() => bridge.output.stdout.includes('notifications/progress'), 'the call stands')
+    bridge.child.stdin?.end()
+    const startedAt = Date.now()
+    assert.equal((await bridge.ended).code, 0)
+    assert.ok(Date.now() - startedAt < 20_000)
+    for (const line of bridge.output.stdout.trimEnd().split('\n')) JSON.parse(line)
+  })
+})
