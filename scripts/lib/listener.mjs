@@ -4,6 +4,7 @@ import { createApi } from './api.mjs'
 import { createBackoff, sleep } from './backoff.mjs'
 import { Lease } from './lease.mjs'
 import { Pidfile, prepareRuntimeFolder } from './pidfile.mjs'
+import { StatusWriter } from './status-writer.mjs'
 import { FatalError, getTicketWithRetry, Subscription } from './subscription.mjs'
 
 /**
@@ -26,6 +27,8 @@ export class Listener {
   #lease = null
   /** @type {Pidfile | null} */
   #pidfile = null
+  /** @type {StatusWriter | null} */
+  #status = null
   /** @type {Subscription | null} */
   #subscription = null
   /** @type {Promise<Outcome> | null} */
@@ -117,6 +120,7 @@ export class Listener {
     const folder = openRuntimeFolder(settings.runtimeFolders)
     const pidfile = new Pidfile({ folder, origin: identity.origin, namespace, agent })
     this.#pidfile = pidfile
+    this.#status = new StatusWriter({ folder, identity, agent, namespace, log })
     for (let tries = 0; ; tries++) {
       const pid = this.#stopping.signal.aborted ? null : pidfile.claim()
       if (pid === null || !isAuto) return { pid, hasWaited: tries > 0 }
@@ -139,8 +143,13 @@ export class Listener {
     this.#subscription = new Subscription({
       api,
       ticket,
-      announcements: this.#announcements,
-      lease,
+      announcements: this.#status?.watch(this.#announcements) ?? this.#announcements,
+      lease: {
+        setHearing: (isHearing) => {
+          lease.setHearing(isHearing)
+          this.#status?.setConnected(isHearing)
+        },
+      },
       log,
       times,
       signal,
@@ -157,6 +166,7 @@ export class Listener {
     } finally {
       clearInterval(timer)
       this.#subscription = null
+      this.#status?.end()
       await lease.end()
     }
   }

@@ -1,6 +1,5 @@
 /** Finds the Patchcord identities of a project in `.mcp.json`, without trusting the file further than needed. */
-import { constants } from 'node:fs'
-import { open, stat } from 'node:fs/promises'
+import { closeSync, constants, existsSync, fstatSync, openSync, readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { isRecord, toOneLine } from './text.mjs'
 import { isTokenText } from './tokens.mjs'
@@ -44,8 +43,8 @@ export async function discoverIdentities({ folder, pair, lookup }) {
   let problem = `no .mcp.json in ${folder}`
   let isBroken = false
   let fingerprint = ''
-  for (const file of await listCandidates(folder)) {
-    const found = await readMcpJson(file)
+  for (const file of listCandidates(folder)) {
+    const found = readMcpJson(file)
     if (found === null) continue
     fingerprint += `${file} ${found.fingerprint}\n`
     if (found.problem !== null) {
@@ -74,39 +73,40 @@ function discoverPair({ url, token }) {
   }
 }
 
-/** @param {string} folder @returns {Promise<string[]>} nearest first */
-async function listCandidates(folder) {
+/** @param {string} folder @returns {string[]} nearest first */
+function listCandidates(folder) {
   const files = []
   for (let current = folder; ; current = dirname(current)) {
     files.push(join(current, '.mcp.json'))
     // `.git` is a folder in a clone and a file in a worktree or submodule.
-    if (await stat(join(current, '.git')).then(Boolean, () => false)) return files
+    if (existsSync(join(current, '.git'))) return files
     if (dirname(current) === current) return files.slice(0, 1)
   }
 }
 
 /**
  * @param {string} file
- * @returns {Promise<{ servers: Record<string, unknown>, problem: string | null, fingerprint: string } | null>} null: no such file
+ * Synchronously: it is a small file, and the detour over other threads costs a hook milliseconds.
+ * @returns {{ servers: Record<string, unknown>, problem: string | null, fingerprint: string } | null} null: no such file
  */
-async function readMcpJson(file) {
+function readMcpJson(file) {
   let handle
   try {
     // O_NONBLOCK: a named pipe in a cloned repository must not hold us for ever.
-    handle = await open(file, constants.O_RDONLY | (constants.O_NONBLOCK ?? 0))
+    handle = openSync(file, constants.O_RDONLY | (constants.O_NONBLOCK ?? 0))
   } catch (error) {
     const code = error instanceof Error && 'code' in error ? String(error.code) : 'unreadable'
     if (code === 'ENOENT' || code === 'ENOTDIR') return null
     return { servers: {}, problem: `.mcp.json parse error: ${code}`, fingerprint: code }
   }
   try {
-    const stats = await handle.stat()
+    const stats = fstatSync(handle)
     const fingerprint = `${stats.ino} ${stats.size} ${stats.mtimeMs}`
     if (!stats.isFile()) return { servers: {}, problem: '.mcp.json parse error: not a file', fingerprint }
     if (stats.size > FILE_BYTES_MAX) return { servers: {}, problem: '.mcp.json parse error: over 1 MiB', fingerprint }
-    return { ...parseMcpJson(await handle.readFile('utf8')), fingerprint }
+    return { ...parseMcpJson(readFileSync(handle, 'utf8')), fingerprint }
   } finally {
-    await handle.close()
+    closeSync(handle)
   }
 }
 

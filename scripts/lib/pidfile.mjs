@@ -3,9 +3,11 @@
  * The file holds three lines: pid, start time of that process, identity. A pid alone is not believed, as pids are reused.
  */
 import { createHash, randomBytes } from 'node:crypto'
-import { linkSync, lstatSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { dirname, join } from 'node:path'
+import { linkSync, lstatSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { isAlive, readStartTime } from './processes.mjs'
+
+export { prepareRuntimeFolder } from './runtime-folder.mjs'
 
 const TRIES_MAX = 200
 const TRY_AGAIN_MS = 5
@@ -14,38 +16,6 @@ const TRY_AGAIN_MS = 5
  * @typedef {{ pid: number, startTime: string, identity: string }} PidRecord
  * @typedef {{ kill?: (pid: number, signal: 0) => unknown, getStartTime?: (pid: number) => string | null }} Probes
  */
-
-/**
- * The first folder that can be had: made 0700 if it is missing.
- * @param {string[]} folders best first; all but the last are skipped where the folder above is missing or another user's
- * @returns {string}
- * @throws {Error} one sentence, when a folder is a symlink, another user's or open to others
- */
-export function prepareRuntimeFolder(folders) {
-  const folder = folders.find((path, index) => index === folders.length - 1 || isOwnFolder(dirname(path)))
-  if (folder === undefined) throw new Error('no runtime folder')
-  try {
-    mkdirSync(folder, { mode: 0o700 })
-  } catch (error) {
-    if (!hasCode(error, 'EEXIST')) throw error
-  }
-  const stats = lstatSync(folder)
-  if (!stats.isDirectory()) throw new Error(`runtime folder ${folder} is not a folder`)
-  if (process.platform === 'win32') return folder
-  if (stats.uid !== process.getuid?.()) throw new Error(`runtime folder ${folder} belongs to another user`)
-  if ((stats.mode & 0o077) !== 0) throw new Error(`runtime folder ${folder} is open to other users, it must be 0700`)
-  return folder
-}
-
-/** @param {string} path */
-function isOwnFolder(path) {
-  try {
-    const stats = lstatSync(path)
-    return stats.isDirectory() && (process.getuid === undefined || stats.uid === process.getuid())
-  } catch {
-    return false
-  }
-}
 
 export class Pidfile {
   #files

@@ -17,8 +17,8 @@ export class FatalError extends Error {}
  * @typedef {object} SubscriptionOptions
  * @property {import('./api.mjs').Api} api
  * @property {Ticket | null} ticket a fresh one, if there is one already
- * @property {import('./announcements.mjs').Announcements} announcements
- * @property {import('./lease.mjs').Lease} lease
+ * @property {Pick<import('./announcements.mjs').Announcements, 'compare' | 'hear'>} announcements
+ * @property {Pick<import('./lease.mjs').Lease, 'setHearing'>} lease
  * @property {(text: string) => void} log
  * @property {import('./config.mjs').Times} times
  * @property {AbortSignal} signal

@@ -80,7 +80,8 @@ export class Home {
   }
 
   async listPidfiles(): Promise<string[]> {
-    return readdir(join(this.runtime, 'patchcord')).catch(() => [])
+    const files = await readdir(join(this.runtime, 'patchcord')).catch(() => [])
+    return files.filter((file) => !file.startsWith('status_'))
   }
 
   /** Waits until it is so. */

@@ -1,0 +1,120 @@
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { parseArgs } from 'node:util'
+import { HookServer, runProgram } from '../../test/scripts/hook-process.ts'
+import { TOKEN } from '../../test/scripts/listener-process.ts'
+
+/**
+ * `npm run bench:hook -- [--rounds 25]`: what a hook and the status line add to the start of Node itself (`node -e 0`), with a
+ * server that answers in 5 ms and with one that never answers. Rounds are interleaved: whatever else the machine does meets
+ * all of them alike.
+ */
+
+const HOOK = fileURLToPath(new URL('../hook.mjs', import.meta.url))
+const STATUSLINE = fileURLToPath(new URL('../statusline.mjs', import.meta.url))
+const ANSWER_MS = 5
+export const ANSWERED_MS_MAX = 40
+export const SILENT_MS_MAX = 300
+
+export interface Cost {
+  name: string
+  /** Median over `node -e 0`, in ms. */
+  extraMs: number
+  medianMs: number
+  limitMs: number
+}
+
+interface Case {
+  name: string
+  args: string[]
+  project: 'answering' | 'silent'
+  event: Record<string, unknown> | null
+  limitMs: number
+}
+
+const EVENTS = ['PostToolUse', 'Stop', 'UserPromptSubmit', 'SessionStart', 'SessionEnd']
+
+/** Every event with both servers, and the status line; one message waits, so that there is something to say. */
+export async function measureHookCosts(rounds: number): Promise<Cost[]> {
+  const root = await mkdtemp(join(tmpdir(), 'patchcord-hook-cost-'))
+  const answering = await HookServer.open()
+  const silent = await HookServer.open()
+  try {
+    answering.delayMs = ANSWER_MS
+    answering.deliver('alice')
+    for (const path of ['/api/inbox', '/api/presence', '/api/agents', '/health']) silent.answers[path] = 'hang'
+    await prepare(root, { answering, silent })
+    return await measure(root, rounds)
+  } finally {
+    await Promise.all([answering.close(), silent.close()])
+    await rm(root, { recursive: true, force: true })
+  }
+}
+
+async function prepare(root: string, servers: Record<Case['project'], HookServer>): Promise<void> {
+  await mkdir(join(root, '.config/patchcord'), { recursive: true })
+  const origins = Object.values(servers).map(({ origin }) => origin)
+  await writeFile(join(root, '.config/patchcord/origins.json'), JSON.stringify({ origins }), { mode: 0o600 })
+  for (const [name, { origin }] of Object.entries(servers)) {
+    await mkdir(join(root, name))
+    const entry = { type: 'http', url: `${origin}/mcp`, headers: { Authorization: `Bearer ${TOKEN}` } }
+    await writeFile(join(root, name, '.mcp.json'), JSON.stringify({ mcpServers: { patchcord: entry } }))
+  }
+}
+
+function listCases(): Case[] {
+  const cases: Case[] = []
+  for (const project of ['answering', 'silent'] as const) {
+    const limitMs = project === 'answering' ? ANSWERED_MS_MAX : SILENT_MS_MAX
+    for (const event of EVENTS) {
+      const input = { hook_event_name: event, prompt: 'hello', source: 'startup' }
+      cases.push({ name: `${event}, ${project} server`, args: [HOOK], project, event: input, limitMs })
+    }
+  }
+  const line = { name: 'status line', args: [STATUSLINE], limitMs: ANSWERED_MS_MAX, event: {} }
+  return [...cases, { ...line, project: 'answering' }]
+}
+
+async function measure(root: string, rounds: number): Promise<Cost[]> {
+  const bare: Case = { name: 'node -e 0', args: ['-e', '0'], project: 'answering', event: null, limitMs: 0 }
+  const cases = [bare, ...listCases()]
+  const times = cases.map((): number[] => [])
+  const env = { HOME: root, XDG_RUNTIME_DIR: root, PATH: process.env.PATH ?? '' }
+  for (let round = 0; round < rounds; round++) {
+    for (const [index, { args, project, event }] of cases.entries()) {
+      // A session of its own each time: the message is always news, and no failure of before is remembered.
+      const input = event === null ? '' : { ...event, session_id: `round-${round}-${index}` }
+      const { ms, code } = await runProgram(args, input, { cwd: join(root, project), env })
+      if (code !== 0) throw new Error(`${args.join(' ')} ended with ${code}`)
+      times[index]?.push(ms)
+    }
+  }
+  const medians = times.map(findMedian)
+  return cases.map(({ name, limitMs }, index) => {
+    const medianMs = medians[index] ?? Number.NaN
+    return { name, limitMs, medianMs, extraMs: medianMs - (medians[0] ?? Number.NaN) }
+  })
+}
+
+function findMedian(values: number[]): number {
+  const sorted = [...values].sort((a, b) => a - b)
+  const middle = (sorted.length - 1) / 2
+  return ((sorted[Math.floor(middle)] ?? Number.NaN) + (sorted[Math.ceil(middle)] ?? Number.NaN)) / 2
+}
+
+export function describeCost({ name, extraMs, medianMs, limitMs }: Cost): string {
+  const limit = limitMs === 0 ? '' : `  +${extraMs.toFixed(1)} (limit ${limitMs})`
+  return `${name.padEnd(36)} ${medianMs.toFixed(1).padStart(7)} ms${limit}`
+}
+
+async function main(): Promise<void> {
+  const { values } = parseArgs({ options: { rounds: { type: 'string', default: '25' } } })
+  const costs = await measureHookCosts(Number(values.rounds))
+  console.log(`Node ${process.version}, ${process.platform} ${process.arch}, medians of ${values.rounds} rounds`)
+  for (const cost of costs) console.log(describeCost(cost))
+  if (costs.some(({ extraMs, limitMs }) => limitMs > 0 && extraMs > limitMs)) process.exitCode = 1
+}
+
+if (fileURLToPath(import.meta.url) === process.argv[1]) await main()

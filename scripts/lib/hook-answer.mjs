@@ -1,0 +1,236 @@
+/**
+ * What each event of a client means: presence for the server, and notices for the model. Speaks to trusted servers only, as
+ * `--auto` does, and asks them for nothing that the listener of the project has written down.
+ */
+import { readFileSync } from 'node:fs'
+import { isHumanPrompt, toLabel } from './hook-input.mjs'
+import { discoverIdentities } from './mcp-json.mjs'
+import { readOrigins } from './origins.mjs'
+import { prepareRuntimeFolder, readMemory, readStatus, toMemoryFile, toStatusKey } from './runtime-folder.mjs'
+
+/** Requests of one hook are made at once; a project with more identities than this is none that people have. */
+const IDENTITIES_MAX = 4
+/** For all requests of one hook. With what the process itself costs it stays below 300 ms. */
+const BUDGET_MS = 220
+const BUDGET_MS_MAX = 10_000
+/** After a server did not answer, tools are not slowed down by asking it again for this long. */
+const PAUSE_MS = 10_000
+
+/**
+ * @typedef {import('./hook-texts.mjs').Mail} Mail
+ * @typedef {import('./mcp-json.mjs').Identity} Identity
+ * @typedef {import('./hook-server.mjs').HookServers} HookServers
+ *
+ * @typedef {object} Hook
+ * @property {Record<string, unknown>} input
+ * @property {string} client
+ * @property {Identity[]} identities of trusted servers, at least one
+ * @property {string} folder the runtime folder
+ * @property {string} memoryFile what the hooks of this session have said
+ * @property {() => Promise<HookServers>} connect
+ * @property {Omit<import('./hook-server.mjs').Presence, 'state'>} who
+ *
+ * @typedef {{ peek: import('./runtime-folder.mjs').Peek | undefined, status: import('./runtime-folder.mjs').ReadStatus | null }} Known
+ * @typedef {{ identity: Identity, at: number, inbox: import('./hook-server.mjs').Inbox | null }} Look
+ */
+
+/** @type {Record<string, (hook: Hook) => Promise<object | null>>} */
+const EVENTS = {
+  SessionStart: startSession,
+  UserPromptSubmit: takePrompt,
+  PostToolUse: followTool,
+  Stop: endTurn,
+  SessionEnd: endSession,
+}
+
+/**
+ * @param {{ input: Record<string, unknown>, client: string, settings: import('./config.mjs').Settings }} event
+ * @returns {Promise<object | null>} what the client is to read on stdout; null: nothing
+ */
+export async function answerHook({ input, client: name, settings }) {
+  const event = String(input.hook_event_name)
+  const handle = Object.hasOwn(EVENTS, event) ? EVENTS[event] : undefined
+  // A subagent works for the session, which is told itself.
+  if (handle === undefined || typeof input.agent_id === 'string') return null
+  const client = toLabel(name)
+  const { identities, isUntrusted } = await findIdentities(input, settings)
+  if (identities.length === 0) {
+    if (!isUntrusted || event !== 'SessionStart') return null
+    return toContext(event, (await loadTexts()).describeUntrusted(client))
+  }
+  const session = toLabel(input.session_id)
+  const folder = prepareRuntimeFolder(settings.runtimeFolders)
+  const memoryFile = toMemoryFile(folder, session)
+  /** @type {Promise<HookServers> | null} */
+  let servers = null
+  const connect = () => {
+    servers ??= import('./hook-server.mjs').then((module) => new module.HookServers(readBudget(settings)))
+    return servers
+  }
+  const who = { client, session, machine: settings.machine }
+  return await handle({ input, client, identities, folder, memoryFile, connect, who })
+}
+
+/** As the listener finds them. @param {Record<string, unknown>} input @param {import('./config.mjs').Settings} settings */
+async function findIdentities(input, { pair, lookup, originsFile }) {
+  const folder = lookup('CLAUDE_PROJECT_DIR') || (typeof input.cwd === 'string' ? input.cwd : process.cwd())
+  const { identities } = await discoverIdentities({ folder, pair, lookup })
+  if (identities.length === 0) return { identities, isUntrusted: false }
+  const trusted = await readOrigins(originsFile)
+  const known = identities.filter(({ origin }) => trusted.has(origin)).slice(0, IDENTITIES_MAX)
+  return { identities: known, isUntrusted: known.length === 0 }
+}
+
+/** PATCHCORD_HOOK_MS is for servers that are far away. @param {import('./config.mjs').Settings} settings */
+function readBudget({ lookup }) {
+  const wanted = Number(lookup('PATCHCORD_HOOK_MS') || BUDGET_MS)
+  return wanted > 0 ? Math.min(wanted, BUDGET_MS_MAX) : BUDGET_MS
+}
+
+/** @param {Hook} hook */
+async function startSession(hook) {
+  const introductions = hook.identities.map((identity) => introduce(hook, identity))
+  const { forgetOldSessions } = await loadMemory()
+  forgetOldSessions(hook.folder)
+  const texts = [...new Set((await Promise.all(introductions)).flat())]
+  return texts.length === 0 ? null : toContext('SessionStart', texts.join(' '))
+}
+
+/** @param {Hook} hook @param {Identity} identity @returns {Promise<string[]>} */
+async function introduce({ client, connect, folder }, identity) {
+  const status = await readStatus(folder, identity)
+  const servers = await connect()
+  const answers = Promise.all([
+    status?.isLive === true ? { ...status, isWakeable: true } : servers.findSelf(identity),
+    servers.findVersion(identity),
+  ])
+  const { describeIdentity, describeVersions } = await loadTexts()
+  const own = JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8')).version
+  const [self, version] = await answers
+  if (self === null) return []
+  const versions = describeVersions(own, version)
+  const who = describeIdentity({ ...self, client })
+  return versions === null ? [who] : [who, versions]
+}
+
+/** @param {Hook} hook */
+async function takePrompt(hook) {
+  const isHuman = isHumanPrompt(hook.input.prompt)
+  // What an event of our listener has just told of is not told again with the next tool; another event is no reason to look.
+  const isTold = !isHuman && /PATCHCORD: \d/.test(String(hook.input.prompt))
+  const [mails] = await Promise.all([
+    isHuman || isTold ? findNews(hook, ['told'], isTellable) : [],
+    reportPresence(hook, 'busy', isHuman),
+  ])
+  return isTold || mails.length === 0 ? null : await toNews('UserPromptSubmit', mails)
+}
+
+/** @param {Hook} hook */
+async function followTool(hook) {
+  const mails = await findNews(hook, ['told'], (known) => isTellable(known) && !hasFailedLately(known))
+  return mails.length === 0 ? null : await toNews('PostToolUse', mails)
+}
+
+/**
+ * The only keys are `decision` and `reason`: Codex refuses an answer with any other.
+ * @param {Hook} hook
+ */
+async function endTurn(hook) {
+  if (hook.input.stop_hook_active !== true) {
+    const mails = await findNews(hook, ['blocked', 'told'], mayHoldNew)
+    if (mails.length > 0) return { decision: 'block', reason: (await loadTexts()).describeUnread(mails) }
+  }
+  await reportPresence(hook, 'idle')
+  return null
+}
+
+/** @param {Hook} hook */
+async function endSession(hook) {
+  // After /clear the session goes on.
+  if (hook.input.reason !== 'clear') await reportPresence(hook, 'idle')
+  return null
+}
+
+/** @param {Hook} hook @param {'idle' | 'busy'} state @param {boolean} [isHuman] a person has just typed */
+async function reportPresence({ connect, identities, who }, state, isHuman = false) {
+  const servers = await connect()
+  const presence = { ...who, state, ...(isHuman && { human_prompt: /** @type {const} */ (true) }) }
+  await Promise.all(identities.map((identity) => servers.report(identity, presence)))
+}
+
+/**
+ * What is new and was not said before, and notes that it now is.
+ * @param {Hook} hook @param {import('./runtime-folder.mjs').Kind[]} kinds by the first it is known what was said before
+ * @param {(known: Known) => boolean} isAsked whether the server is, with what is known without it
+ * @returns {Promise<Mail[]>}
+ */
+async function findNews({ folder, memoryFile, identities, connect }, kinds, isAsked) {
+  const { peeks } = readMemory(memoryFile)
+  const looks = identities.map(async (identity) => {
+    const known = { peek: peeks[toStatusKey(identity)], status: await readStatus(folder, identity) }
+    if (!isAsked(known)) return []
+    const look = lookInto(await connect(), identity)
+    // While the server thinks, there is time for what comes after it.
+    const [done] = await Promise.all([look, loadMemory(), loadTexts()])
+    return [done]
+  })
+  const found = (await Promise.all(looks)).flat()
+  if (found.length === 0) return []
+  const ids = found.flatMap(({ inbox }) => inbox?.pending.map(({ id }) => id) ?? [])
+  const fresh = (await loadMemory()).noteFound(memoryFile, { ids, kinds, peeks: toPeeks(found) })
+  return found.flatMap(({ inbox }) => {
+    const from = inbox?.pending.filter(({ id }) => fresh.has(id)).map((message) => message.from) ?? []
+    return inbox === null || from.length === 0 ? [] : [{ agent: inbox.agent, namespace: inbox.namespace, from }]
+  })
+}
+
+/** A listener that hears has nothing new. @param {Known} known */
+function mayHoldNew({ status }) {
+  return !(status?.isLive === true && status.new === 0)
+}
+
+/** Nor has anything come since a hook of this session has looked. @param {Known} known */
+function isTellable(known) {
+  const { peek, status } = known
+  const isAsBefore = status?.isLive === true && peek !== undefined && peek.new >= 0 && peek.at > status.updatedAtMs
+  return mayHoldNew(known) && !isAsBefore
+}
+
+/** @param {Known} known */
+function hasFailedLately({ peek }) {
+  return peek?.new === -1 && Math.abs(Date.now() - peek.at) < PAUSE_MS
+}
+
+/** @param {HookServers} servers @param {Identity} identity @returns {Promise<Look>} */
+async function lookInto(servers, identity) {
+  const at = Date.now()
+  return { identity, at, inbox: await servers.peek(identity) }
+}
+
+/** For the next hook and for the status line. @param {Look[]} looks */
+function toPeeks(looks) {
+  const entries = looks.map(({ identity, at, inbox }) => {
+    const { agent = '', namespace = '', pending = null } = inbox ?? {}
+    return [toStatusKey(identity), { at, new: pending?.length ?? -1, agent, namespace }]
+  })
+  return Object.fromEntries(entries)
+}
+
+/** What most hooks do not need, as they have nothing to say, is not loaded. */
+function loadMemory() {
+  return import('./hook-memory.mjs')
+}
+
+function loadTexts() {
+  return import('./hook-texts.mjs')
+}
+
+/** @param {string} hookEventName @param {Mail[]} mails */
+async function toNews(hookEventName, mails) {
+  return toContext(hookEventName, (await loadTexts()).describeNews(mails))
+}
+
+/** @param {string} hookEventName @param {string} additionalContext */
+function toContext(hookEventName, additionalContext) {
+  return { hookSpecificOutput: { hookEventName, additionalContext } }
+}

@@ -1,0 +1,77 @@
+/** What a client tells its hook, on stdin. */
+import { readSync } from 'node:fs'
+import { isRecord } from './text.mjs'
+
+/** Above this, as with the result of a tool that has read a large file, the event is not understood and nothing is said. */
+const INPUT_BYTES_MAX = 32 * 1024 * 1024
+const CHUNK_BYTES = 64 * 1024
+/** How long a client may take that keeps stdin open and writes nothing, where the pipe does not block. */
+const EMPTY_MS_MAX = 1_000
+const CLOSING_BRACE = 0x7d
+const LABEL = /^[A-Za-z0-9][\w.:@/+-]{0,39}$/
+
+/** Prompts that no person typed: events of Claude Code, and our own lines, which Codex is woken with. */
+const MACHINE_PROMPT = /^\s*(?:<task-notification>|PATCHCORD: )/
+
+/**
+ * The event, whole; read to its end even where it is too long, as a client may not bear a closed pipe.
+ * @returns {Record<string, unknown> | null} null: not a JSON object
+ */
+export function readInput() {
+  /** @type {Buffer[]} */
+  const chunks = []
+  let length = 0
+  for (let chunk = readChunk(); chunk !== null; chunk = readChunk()) {
+    length += chunk.length
+    if (length > INPUT_BYTES_MAX) chunks.length = 0
+    else chunks.push(chunk)
+    // A client may leave the pipe open behind a whole event.
+    const event = chunk.length < CHUNK_BYTES && endsWithBrace(chunk) ? parseEvent(chunks) : null
+    if (event !== null) return event
+  }
+  return parseEvent(chunks)
+}
+
+/** @returns {Buffer | null} null: the end. Read synchronously, as `process.stdin` costs several milliseconds. */
+function readChunk() {
+  const chunk = Buffer.allocUnsafe(CHUNK_BYTES)
+  for (let waitedMs = 0; waitedMs < EMPTY_MS_MAX; waitedMs += 2) {
+    try {
+      const length = readSync(0, chunk)
+      return length === 0 ? null : chunk.subarray(0, length)
+    } catch (error) {
+      // A pipe that does not block, and is empty yet. Anything else, as EOF on Windows, is the end.
+      if (!(error instanceof Error && 'code' in error && error.code === 'EAGAIN')) return null
+      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 2)
+    }
+  }
+  return null
+}
+
+/** @param {Buffer} chunk */
+function endsWithBrace(chunk) {
+  return chunk.at(-1) === CLOSING_BRACE || (chunk.at(-1) === 0x0a && chunk.at(-2) === CLOSING_BRACE)
+}
+
+/** @param {Buffer[]} chunks @returns {Record<string, unknown> | null} */
+function parseEvent(chunks) {
+  try {
+    const event = /** @type {unknown} */ (JSON.parse(Buffer.concat(chunks).toString('utf8')))
+    return isRecord(event) ? event : null
+  } catch {
+    return null
+  }
+}
+
+/** @param {unknown} prompt @returns {boolean} */
+export function isHumanPrompt(prompt) {
+  return typeof prompt === 'string' && !MACHINE_PROMPT.test(prompt)
+}
+
+/** A label as the API takes it for a client or a session. @param {unknown} value */
+export function toLabel(value) {
+  const label = String(value ?? '')
+    .replace(/[^\w.:@/+-]/g, '-')
+    .slice(0, 40)
+  return LABEL.test(label) ? label : 'unknown'
+}

@@ -1,0 +1,40 @@
+/** The text of the status line. */
+import { toLabel } from './hook-input.mjs'
+import { discoverIdentities } from './mcp-json.mjs'
+import { prepareRuntimeFolder, readMemory, readStatus, toMemoryFile, toStatusKey } from './runtime-folder.mjs'
+import { isRecord } from './text.mjs'
+
+const IDENTITIES_MAX = 4
+
+/**
+ * @param {Record<string, unknown>} input what Claude Code tells a status line
+ * @param {import('./config.mjs').Settings} settings
+ * @returns {Promise<string>} empty: this project has no agent
+ */
+export async function describeStatus(input, { pair, lookup, runtimeFolders }) {
+  const project = isRecord(input.workspace) ? input.workspace.project_dir : undefined
+  const folder = [project, input.cwd].find((path) => typeof path === 'string' && path !== '') ?? process.cwd()
+  const { identities } = await discoverIdentities({ folder: String(folder), pair, lookup })
+  if (identities.length === 0) return ''
+  const runtime = prepareRuntimeFolder(runtimeFolders)
+  const { peeks } = readMemory(toMemoryFile(runtime, toLabel(input.session_id)))
+  const parts = identities.slice(0, IDENTITIES_MAX).map(async (identity) => {
+    return describeIdentity(await readStatus(runtime, identity), peeks[toStatusKey(identity)])
+  })
+  return (await Promise.all(parts)).join(' | ')
+}
+
+/**
+ * The count of whoever has looked last: a listener does not hear of messages being read, a hook does.
+ * @param {import('./runtime-folder.mjs').ReadStatus | null} status
+ * @param {import('./runtime-folder.mjs').Peek | undefined} peek
+ */
+function describeIdentity(status, peek) {
+  const isPeek = peek !== undefined && peek.new >= 0
+  const known = isPeek && peek.at > (status?.updatedAtMs ?? 0) ? peek : status
+  if (known === null) return 'patchcord · not wakeable'
+  // What a listener knew that has ended is old.
+  const count = known === status && !status?.isLive ? [] : [`${known.new} new`]
+  const reach = status?.isLive ? 'wakeable' : 'not wakeable'
+  return [`${known.agent}@${known.namespace}`, ...count, reach].join(' · ')
+}

@@ -1,0 +1,129 @@
+import assert from 'node:assert/strict'
+import { createSocket } from 'node:dgram'
+import { writeFile } from 'node:fs/promises'
+import type { ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { join } from 'node:path'
+import { describe, type TestContext, test } from 'node:test'
+import { isNameServiceAlive } from '../../scripts/lib/hook-server.mjs'
+import { createCertificate } from './certificate.ts'
+import { type HookAnswer, HookServer, runHook } from './hook-process.ts'
+import { Home } from './listener-process.ts'
+
+/** What a hook may take at most, on a machine that has other things to do: it must not hang, how long exactly is measured elsewhere. */
+const PATIENCE_MS = 8_000
+const PATHS = ['/api/inbox', '/api/presence', '/api/agents', '/health']
+const EVENTS = ['SessionStart', 'UserPromptSubmit', 'PostToolUse', 'Stop', 'SessionEnd']
+
+async function setUp(context: TestContext, tls?: { key: string; cert: string }) {
+  const server = await HookServer.open(tls)
+  const home = await Home.create()
+  context.after(async () => {
+    await home.remove()
+    await server.close()
+  })
+  await home.connect(server.origin)
+  await home.trust(server.origin)
+  return { server, home }
+}
+
+function event(name: string, session = 'session-1') {
+  return { hook_event_name: name, session_id: session, prompt: 'hello', source: 'startup' }
+}
+
+/** Everything that a server may do instead of answering. */
+const FAULTS: Record<string, HookAnswer | ((response: ServerResponse) => void)> = {
+  'never answers': 'hang',
+  'is cut off': (response) => void response.socket?.destroy(),
+  'says that it is down': { status: 503, json: { error: { code: 'unavailable' } }, headers: { 'retry-after': '1' } },
+  'refuses the token': { status: 401, json: { error: { code: 'token_rejected' } } },
+  'answers in HTML': { text: '<html>log in</html>', headers: { 'content-type': 'text/html' } },
+  'answers with the wrong JSON': { json: [{ pending: 7 }] },
+  'names an agent that is none': { json: { agent_id: 'A b', namespace_id: 'x\ny', pending: [{ message_id: 'a' }] } },
+  'holds no messages but junk': {
+    json: {
+      agent_id: 'bob',
+      namespace_id: 'acme',
+      pending: [null, 7, {}, { message_id: 'a b' }, { message_id: {} }],
+      agents: [null, 7, {}, { is_you: true, agent: {} }],
+    },
+  },
+  'answers without an end': (response) => {
+    response.writeHead(200, { 'content-type': 'application/json' })
+    const timer = setInterval(() => response.write(' '), 20)
+    response.on('close', () => clearInterval(timer))
+  },
+  'answers far too much': (response) => {
+    response.writeHead(200, { 'content-type': 'application/json' })
+    response.write('['.repeat(2 * 1024 * 1024))
+  },
+}
+
+describe('a server that', { concurrency: 3 }, () => {
+  for (const [name, fault] of Object.entries(FAULTS)) {
+    test(`${name} costs a moment, and nothing is said`, async (context) => {
+      const { server, home } = await setUp(context)
+      for (const path of PATHS) server.answers[path] = fault
+      for (const hook of EVENTS) {
+        // The time that a hook has without being told otherwise.
+        const result = await runHook(home, event(hook), { env: { PATCHCORD_HOOK_MS: '' } })
+        const { code, stdout, stderr } = result
+        assert.deepEqual({ code, stdout, stderr }, { code: 0, stdout: '', stderr: '' }, hook)
+        assert.ok(result.ms < PATIENCE_MS, `${hook}: ${result.ms} ms`)
+      }
+      assert.ok(server.requests.length > 0)
+    })
+  }
+
+  test('sends the hook elsewhere is not followed', async (context) => {
+    const { server, home } = await setUp(context)
+    const other = await HookServer.open()
+    context.after(() => other.close())
+    for (const path of PATHS) server.answers[path] = { status: 307, headers: { location: `${other.origin}${path}` } }
+    for (const hook of EVENTS) assert.equal((await runHook(home, event(hook))).stdout, '')
+    assert.equal(other.connectionCount, 0)
+  })
+
+  test('is gone is no matter', async (context) => {
+    const { server, home } = await setUp(context)
+    await server.close()
+    for (const hook of EVENTS) {
+      const { code, stdout, stderr } = await runHook(home, event(hook))
+      assert.deepEqual({ code, stdout, stderr }, { code: 0, stdout: '', stderr: '' }, hook)
+    }
+  })
+
+  test('speaks TLS is asked where its certificate is trusted, and gets no request where it is not', async (context) => {
+    const tls = createCertificate()
+    const { server, home } = await setUp(context, tls)
+    server.deliver('alice')
+    for (const env of [{}, { NODE_TLS_REJECT_UNAUTHORIZED: '0' }]) {
+      assert.equal((await runHook(home, event('Stop', 'session-0'), { env })).stdout, '')
+    }
+    assert.equal(server.requests.length, 0)
+    const file = join(home.root, 'ca.pem')
+    await writeFile(file, tls.cert)
+    assert.match((await runHook(home, event('Stop'), { env: { NODE_EXTRA_CA_CERTS: file } })).stdout, /"block"/)
+  })
+})
+
+test('a name service that does not answer is noticed in time, and one that knows no name is alive', async (context) => {
+  const silent = createSocket('udp4')
+  await new Promise<void>((resolve) => silent.bind(0, '127.0.0.1', resolve))
+  const refusing = createSocket('udp4')
+  await new Promise<void>((resolve) => refusing.bind(0, '127.0.0.1', resolve))
+  context.after(() => [silent, refusing].map((socket) => socket.close()))
+  // The question with the answer bit set and "no such name" (RFC 1035 §4.1.1).
+  refusing.on('message', (question, { port, address }) => {
+    const answer = Buffer.from(question)
+    answer.writeUInt16BE(0x8183, 2)
+    refusing.send(answer, port, address)
+  })
+  const at = (socket: typeof silent) => [`127.0.0.1:${(socket.address() as AddressInfo).port}`]
+  const startedAt = performance.now()
+  assert.equal(await isNameServiceAlive('server.example', 200, at(silent)), false)
+  assert.ok(performance.now() - startedAt < PATIENCE_MS)
+  assert.equal(await isNameServiceAlive('server.example', PATIENCE_MS, at(refusing)), true)
+  for (const host of ['localhost', '127.0.0.1', '[::1]'])
+    assert.equal(await isNameServiceAlive(host, 1, at(silent)), true)
+})
