@@ -1,0 +1,88 @@
+/** What a hook of Codex does for the listener of its thread: notes the thread's state and starts the listener when there is none. */
+import { spawn } from 'node:child_process'
+import { closeSync, openSync, rmSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
+import { findCodex } from './codex-process.mjs'
+import { hasListener, isThreadId, listThreadFiles, readThread, removeThread, writeThread } from './codex-thread.mjs'
+import { isHumanPrompt } from './hook-input.mjs'
+import { discoverIdentities } from './mcp-json.mjs'
+import { readOrigins } from './origins.mjs'
+import { prepareRuntimeFolder } from './pidfile.mjs'
+
+const LISTENER = fileURLToPath(new URL('../codex-listener.mjs', import.meta.url))
+
+/** The state of a thread after an event; events that are not here change nothing. */
+const STATES = /** @type {const} */ ({
+  SessionStart: 'idle',
+  UserPromptSubmit: 'busy',
+  PostToolUse: 'busy',
+  Stop: 'idle',
+  Interrupt: 'idle',
+  SessionEnd: 'ended',
+})
+
+/**
+ * @typedef {import('./config.mjs').Settings} Settings
+ *
+ * @typedef {object} Event
+ * @property {Record<string, unknown>} input what Codex writes to a hook's stdin
+ * @property {Settings} settings
+ * @property {boolean} [isContinued] our answer makes the turn go on
+ */
+
+/** @param {Event} event */
+export async function noteEvent({ input, settings, isContinued = false }) {
+  const { session_id: thread, cwd: folder, hook_event_name: name } = input
+  // The threads of subagents are not the person's.
+  if (typeof input.agent_id === 'string') return
+  if (!isThreadId(thread) || typeof folder !== 'string' || !isKnown(name) || !settings.isListening) return
+  const runtime = prepareRuntimeFolder(settings.runtimeFolders)
+  const before = readThread(runtime, thread)
+  if (before === null && !(await isConfigured(folder, settings))) return
+  const codex = findCodex()
+  if (codex === null || codex.isOneTurn) return
+  const { isOneTurn: _, ...process } = codex
+  const now = Date.now()
+  const isPrompt = name === 'UserPromptSubmit'
+  const turnAt = isPrompt || before === null ? now : before.turnAt
+  const promptedAt = (isPrompt && isHumanPrompt(input.prompt)) || before === null ? now : before.promptedAt
+  const state = isContinued ? 'busy' : STATES[name]
+  writeThread(runtime, { thread, folder, state, changedAt: now, turnAt, promptedAt, codex: process })
+  if (hasListener(runtime, thread)) return
+  if (state === 'ended') return removeThread(runtime, thread)
+  // A thread whose configuration came later, or whose listener was killed, gets one with its next prompt.
+  if (name === 'SessionStart' || isPrompt) await startListener(runtime, thread, folder, settings)
+}
+
+/** @param {unknown} name @returns {name is keyof typeof STATES} */
+function isKnown(name) {
+  return typeof name === 'string' && Object.hasOwn(STATES, name)
+}
+
+/** Whether there is an identity whose server the user trusts: nothing is written or started for other projects. @param {string} folder @param {Settings} settings */
+async function isConfigured(folder, { pair, lookup, originsFile }) {
+  const { identities } = await discoverIdentities({ folder, pair, lookup })
+  const trusted = await readOrigins(originsFile)
+  return identities.some(({ origin }) => trusted.has(origin))
+}
+
+/** @param {string} runtime @param {string} thread @param {string} folder @param {Settings} settings */
+async function startListener(runtime, thread, folder, settings) {
+  if (!(await isConfigured(folder, settings))) return
+  const { log } = listThreadFiles(runtime, thread)
+  rmSync(log, { force: true })
+  const output = openSync(log, 'wx', 0o600)
+  try {
+    // A session of its own: Codex ends what a hook leaves in its process group.
+    const child = spawn(process.execPath, [LISTENER, thread], {
+      cwd: folder,
+      detached: true,
+      stdio: ['ignore', 'ignore', output],
+      windowsHide: true,
+    })
+    child.on('error', () => {})
+    child.unref()
+  } finally {
+    closeSync(output)
+  }
+}

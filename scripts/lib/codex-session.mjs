@@ -1,0 +1,183 @@
+/** The life of a listener that works for one Codex thread: listens while that thread is the one to wake, and ends with it. */
+import { createApi } from './api.mjs'
+import { sleep } from './backoff.mjs'
+import { hasWindow } from './codex-process.mjs'
+import { queueTurn } from './codex-queue.mjs'
+import {
+  createThreadPidfile,
+  findActiveThread,
+  hasListener,
+  isSameProcess,
+  listThreads,
+  readThread,
+  removeOldThreads,
+  removeThread,
+} from './codex-thread.mjs'
+import { CodexWaker } from './codex-waker.mjs'
+import { discoverIdentities } from './mcp-json.mjs'
+import { readOrigins } from './origins.mjs'
+import { Supervisor } from './supervisor.mjs'
+import { describeError } from './text.mjs'
+
+const LOOK_MS = 1_000
+/** Looking through all processes costs more. */
+const WINDOW_LOOK_MS = 5_000
+/** A turn in which no tool ended for so long was most likely broken off without a hook. */
+const BUSY_MS_MAX = 10 * 60_000
+
+/**
+ * @typedef {object} SessionOptions
+ * @property {string} thread
+ * @property {string} folder
+ * @property {string} runtime
+ * @property {import('./config.mjs').Settings} settings
+ * @property {(text: string) => void} log
+ */
+
+export class CodexSession {
+  #options
+  #pidfile
+  #waker
+  /** @type {Supervisor | null} */
+  #supervisor = null
+  #isEnding = false
+  #wasInWindowOfFolder = false
+  #windowSeenAt = 0
+  #lookedAt = { wall: Date.now(), timers: performance.now() }
+
+  /** @param {SessionOptions} options */
+  constructor(options) {
+    this.#options = options
+    this.#pidfile = createThreadPidfile(options.runtime, options.thread)
+    this.#waker = new CodexWaker({
+      isBusy: () => this.#isBusy(),
+      getTurnAt: () => readThread(options.runtime, options.thread)?.turnAt ?? 0,
+      countNew: () => this.#countNew(),
+      queue: (text) => this.#queue(text),
+      log: options.log,
+    })
+  }
+
+  /** Resolves when the thread has ended, or at once when another process listens for it. @returns {Promise<void>} */
+  async run() {
+    const { runtime, thread, log } = this.#options
+    const other = this.#pidfile.claim()
+    if (other !== null) return log(`already running (pid ${other})`)
+    removeOldThreads(runtime)
+    while (!this.#isEnding) {
+      const reason = this.#findEnd()
+      if (reason !== null) {
+        log(`ending: ${reason}`)
+        removeThread(runtime, thread)
+        return
+      }
+      await this.#follow()
+      await sleep(LOOK_MS)
+      this.#noticeSleep()
+    }
+  }
+
+  async stop() {
+    this.#isEnding = true
+    this.#waker.end()
+    await this.#supervisor?.stop()
+  }
+
+  /** What must not be left behind even when there is no time for anything else. */
+  release() {
+    this.#supervisor?.release()
+    this.#pidfile.release()
+  }
+
+  /** @returns {string | null} why there is nothing to listen for any more */
+  #findEnd() {
+    const { runtime, thread } = this.#options
+    const record = readThread(runtime, thread)
+    if (record === null) return 'the record of the thread is gone'
+    if (record.state === 'ended') return 'the thread has ended'
+    if (!isSameProcess(record.codex)) return 'Codex has ended'
+    if (this.#pidfile.check() !== null) return 'another listens for this thread'
+    return record.codex.isDaemon && !this.#hasWindow() ? 'its window was closed' : null
+  }
+
+  /**
+   * The shared daemon keeps a thread for a while after its window was closed; turns that nobody would see are not wanted then. A
+   * window that was opened elsewhere and moved to this thread is only known to be some window.
+   */
+  #hasWindow() {
+    const now = performance.now()
+    if (this.#windowSeenAt !== 0 && now - this.#windowSeenAt < WINDOW_LOOK_MS) return true
+    const isHere = hasWindow(this.#options.folder)
+    this.#wasInWindowOfFolder ||= isHere
+    if (!isHere && (this.#wasInWindowOfFolder || !hasWindow())) return false
+    this.#windowSeenAt = now
+    return true
+  }
+
+  /** Listens exactly while this thread is the one to wake. */
+  async #follow() {
+    const { runtime, thread, folder, settings, log } = this.#options
+    const threads = listThreads(runtime).filter((one) => one.folder === folder)
+    const active = findActiveThread(threads, (one) => one === thread || hasListener(runtime, one))
+    if (active === thread && this.#supervisor === null) {
+      // Of the lines, a supervisor uses what the waker has.
+      const lines = /** @type {import('./lines.mjs').Lines} */ (/** @type {unknown} */ (this.#waker))
+      this.#supervisor = new Supervisor({ settings, folder, lines, log })
+      void this.#supervisor.runAuto()
+    } else if (active !== thread && this.#supervisor !== null) {
+      log(`standing by: the person has moved to thread ${active}`)
+      const supervisor = this.#supervisor
+      this.#supervisor = null
+      await supervisor.stop()
+    }
+  }
+
+  /** Clocks of timers stand still on Linux while the machine sleeps, and connections die. */
+  #noticeSleep() {
+    const now = { wall: Date.now(), timers: performance.now() }
+    const passed = Math.max(now.wall - this.#lookedAt.wall, now.timers - this.#lookedAt.timers)
+    this.#lookedAt = now
+    if (passed - LOOK_MS > this.#options.settings.times.sleptMs) this.#supervisor?.reconnect()
+  }
+
+  #isBusy() {
+    const record = readThread(this.#options.runtime, this.#options.thread)
+    return record?.state === 'busy' && Date.now() - record.changedAt < BUSY_MS_MAX
+  }
+
+  /** @param {string} text */
+  async #queue(text) {
+    const { runtime, thread, log } = this.#options
+    const record = readThread(runtime, thread)
+    // A thread that is gone would take the text and begin that turn whenever it is opened again.
+    const end = this.#findEnd()
+    if (record === null || end !== null) throw new Error(end ?? 'no record')
+    await queueTurn({ program: record.codex.program, thread, text })
+    log(`woken: ${text}`)
+  }
+
+  /** @returns {Promise<number | null>} null: not known, as when the server is away */
+  async #countNew() {
+    const { settings, folder, log } = this.#options
+    try {
+      const { identities } = await discoverIdentities({ folder, pair: settings.pair, lookup: settings.lookup })
+      const trusted = await readOrigins(settings.originsFile)
+      const mine = identities.filter(({ origin }) => trusted.has(origin))
+      const counts = await Promise.all(mine.map((identity) => countPending(identity, settings.times.httpMs)))
+      return counts.reduce((sum, count) => sum + count, 0)
+    } catch (error) {
+      log(`cannot ask the inbox: ${describeError(error)}`)
+      return null
+    }
+  }
+}
+
+/** @param {import('./mcp-json.mjs').Identity} identity @param {number} timeoutMs */
+async function countPending(identity, timeoutMs) {
+  const api = await createApi({ ...identity, timeoutMs })
+  try {
+    return (await api.listPending()).length
+  } finally {
+    api.close()
+  }
+}

@@ -1,0 +1,85 @@
+/** Stands for Codex: a shell that is called `codex`, so that its hooks find it as their parent, and takes `codex queue`. */
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { copyFileSync, existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { eventually, type Home } from './listener-process.ts'
+
+const HOOK = fileURLToPath(new URL('../../scripts/codex-hook.mjs', import.meta.url))
+/** `codex queue --thread A --message B` is `sh queue …`: this script. */
+const QUEUE = 'printf "%s %s\\n" "$2" "$4" >> queued\n'
+
+let threads = 0
+
+/** An id as Codex makes them. */
+export function createThreadId(): string {
+  return `01a22826-208e-77e1-ad70-${String(++threads).padStart(12, '0')}`
+}
+
+export class FakeCodex {
+  readonly child: ChildProcess
+  readonly #home: Home
+  #hooks = 0
+
+  /** @param args `exec` for a single turn, `app-server unix://` for the daemon */
+  constructor(home: Home, args: string[] = [], env: Record<string, string> = {}) {
+    const program = join(home.root, 'codex')
+    if (!existsSync(program)) copyFileSync('/bin/sh', program)
+    writeFileSync(join(home.project, 'queue'), QUEUE)
+    this.#home = home
+    this.child = spawn(program, ['-s', ...args], {
+      cwd: home.project,
+      stdio: ['pipe', 'ignore', 'inherit'],
+      env: { ...home.environment(), ...env },
+    })
+  }
+
+  /** Fires one event; the hook's output, once it has ended. */
+  async hook(event: string, thread: string, more: Record<string, unknown> = {}): Promise<string> {
+    const name = join(this.#home.root, `hook-${this.child.pid}-${++this.#hooks}`)
+    const input = { session_id: thread, cwd: this.#home.project, hook_event_name: event, ...more }
+    writeFileSync(`${name}.json`, JSON.stringify(input))
+    this.child.stdin?.write(`"${process.execPath}" "${HOOK}" < ${name}.json > ${name}.out; echo > ${name}.done\n`)
+    await eventually(() => existsSync(`${name}.done`))
+    return readFileSync(`${name}.out`, 'utf8')
+  }
+
+  /** The first prompt of a thread and its answer, as in the interactive Codex: SessionStart comes with it. */
+  async startThread(thread: string): Promise<void> {
+    await this.hook('SessionStart', thread, { source: 'startup' })
+    await this.turn(thread, 'hello')
+  }
+
+  async turn(thread: string, prompt: string): Promise<void> {
+    await this.hook('UserPromptSubmit', thread, { prompt })
+    const answer = await this.hook('Stop', thread, { stop_hook_active: false })
+    if (answer.includes('"block"')) await this.hook('Stop', thread, { stop_hook_active: true })
+  }
+
+  /** As a closed terminal or a crash ends it. */
+  async kill(): Promise<void> {
+    const ended = once(this.child, 'exit')
+    if (this.child.exitCode === null && this.child.signalCode === null) {
+      this.child.kill('SIGKILL')
+      await ended
+    }
+  }
+}
+
+/** What was queued: `THREAD TEXT` each. */
+export function readQueued(home: Home): string[] {
+  const file = join(home.project, 'queued')
+  return existsSync(file) ? readFileSync(file, 'utf8').split('\n').slice(0, -1) : []
+}
+
+/** Files in the runtime folder that belong to threads. */
+export function listThreadFiles(home: Home): string[] {
+  const folder = join(home.runtime, 'patchcord')
+  return existsSync(folder) ? readdirSync(folder).filter((name) => name.includes('codex')) : []
+}
+
+export function readListenerPid(home: Home, thread: string): number {
+  const file = join(home.runtime, 'patchcord', `subscribe_codex-thread_${thread}.pid`)
+  return existsSync(file) ? Number(readFileSync(file, 'utf8').split('\n')[0]) : 0
+}

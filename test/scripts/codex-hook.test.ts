@@ -1,0 +1,165 @@
+import assert from 'node:assert/strict'
+import { lstatSync } from 'node:fs'
+import { join } from 'node:path'
+import { describe, type TestContext, test } from 'node:test'
+import { isAlive } from '../../scripts/lib/processes.mjs'
+import { ScriptedServer } from '../helpers/scripted-server.ts'
+import { createThreadId, FakeCodex, listThreadFiles, readListenerPid, readQueued } from './codex-fake.ts'
+import { eventually, Home, pause } from './listener-process.ts'
+
+interface SetUp {
+  isTrusted?: boolean
+  args?: string[]
+  env?: Record<string, string>
+}
+
+async function setUp(context: TestContext, { isTrusted = true, args = [], env = {} }: SetUp = {}) {
+  const server = await new ScriptedServer().listen()
+  const home = await Home.create()
+  const started: FakeCodex[] = []
+  const start = (...more: string[]) => {
+    const codex = new FakeCodex(home, more, env)
+    started.push(codex)
+    return codex
+  }
+  const codex = start(...args)
+  context.after(async () => {
+    await Promise.all(started.map((one) => one.kill()))
+    // Listeners end with the Codex they work for.
+    await eventually(() => listThreadFiles(home).every((name) => !name.endsWith('.pid')))
+    await home.remove()
+    await server.close()
+  })
+  await home.connect(server.origin)
+  await home.trust(isTrusted ? server.origin : 'https://trusted.example')
+  const isListening = (thread: string) => isAlive(readListenerPid(home, thread) || 2 ** 30)
+  const connected = (count: number) =>
+    eventually(() => server.connections.filter(({ topic }) => topic).length === count)
+  return { server, home, codex, start, isListening, connected }
+}
+
+describe('the hook of Codex', { skip: process.platform !== 'linux' }, () => {
+  test('starts one listener for a thread, which wakes it and ends with it, leaving nothing', async (context) => {
+    const { server, home, codex, isListening, connected } = await setUp(context)
+    const thread = createThreadId()
+    await codex.startThread(thread)
+    await connected(1)
+    const lease = server.requests.find(({ method, path }) => method === 'PUT' && path === '/api/lease')
+    await codex.turn(thread, 'once more')
+    server.deliver('alice')
+    await eventually(() => readQueued(home).length > 0)
+    assert.deepEqual(readQueued(home), [`${thread} PATCHCORD: 1 new from alice`])
+    assert.deepEqual(
+      { ...(lease?.body as object), machine: '', announced: [] },
+      { session: thread, client: 'codex', machine: '', announced: [] },
+    )
+    const files = listThreadFiles(home)
+    assert.equal(files.length, 3, files.join())
+    for (const name of files) assert.equal(lstatSync(join(home.runtime, 'patchcord', name)).mode & 0o777, 0o600, name)
+    await codex.hook('SessionEnd', thread, { reason: 'other' })
+    await eventually(() => listThreadFiles(home).length === 0)
+    assert.equal(isListening(thread), false)
+    assert.equal(server.count('DELETE', '/api/lease'), 1)
+  })
+
+  test('the listener ends when Codex dies without a word', async (context) => {
+    const { home, codex, connected } = await setUp(context)
+    await codex.startThread(createThreadId())
+    await connected(1)
+    await codex.kill()
+    await eventually(() => listThreadFiles(home).length === 0)
+  })
+
+  test('nothing is started, written or sent for a server that the user has not trusted', async (context) => {
+    const { server, home, codex } = await setUp(context, { isTrusted: false })
+    await codex.startThread(createThreadId())
+    await pause(500)
+    assert.deepEqual([server.connectionCount, listThreadFiles(home)], [0, []])
+  })
+
+  test('nothing is started for a run of one turn, nor with PATCHCORD_LISTEN=0', async (context) => {
+    const runs = [
+      await setUp(context, { args: ['exec', 'a prompt'] }),
+      await setUp(context, { env: { PATCHCORD_LISTEN: '0' } }),
+    ]
+    for (const { home, codex } of runs) {
+      await codex.startThread(createThreadId())
+      assert.deepEqual(listThreadFiles(home), [])
+    }
+  })
+
+  test('a listener that was killed, or whose configuration came late, is started by the next prompt', async (context) => {
+    const { home, server, codex, connected } = await setUp(context)
+    const thread = createThreadId()
+    await home.writeMcpJson({ mcpServers: {} })
+    await codex.startThread(thread)
+    assert.deepEqual(listThreadFiles(home), [])
+    await home.connect(server.origin)
+    await codex.turn(thread, 'now')
+    await connected(1)
+    process.kill(readListenerPid(home, thread), 'SIGKILL')
+    await codex.turn(thread, 'again')
+    await connected(2)
+  })
+
+  test('a message that comes in mid-turn is told by the hooks; the thread is woken only if it stays unread', async (context) => {
+    const { server, home, codex, connected } = await setUp(context)
+    const thread = createThreadId()
+    await codex.startThread(thread)
+    await connected(1)
+    await codex.hook('UserPromptSubmit', thread, { prompt: 'work' })
+    server.deliver('alice')
+    await pause(500)
+    const blocked = JSON.parse(await codex.hook('Stop', thread, { stop_hook_active: false }))
+    assert.deepEqual(Object.keys(blocked).sort(), ['decision', 'reason'])
+    assert.equal(blocked.decision, 'block')
+    await pause(3_000)
+    assert.deepEqual(readQueued(home), [])
+    server.pending.length = 0
+    assert.equal(await codex.hook('Stop', thread, { stop_hook_active: true }), '')
+    await pause(2_000)
+    assert.deepEqual(readQueued(home), [])
+    server.deliver('bob')
+    await eventually(() => readQueued(home).length > 0)
+  })
+
+  test('of two threads of a project, the one in which a person typed last is woken', async (context) => {
+    const { server, home, codex, start, connected } = await setUp(context)
+    const [first, second] = [createThreadId(), createThreadId()]
+    await codex.startThread(first)
+    await connected(1)
+    const other = start()
+    await other.startThread(second)
+    await connected(2)
+    server.deliver('alice')
+    await eventually(() => readQueued(home).length === 1)
+    // Being woken is not being typed in.
+    await codex.turn(first, 'PATCHCORD: 1 new from alice')
+    await other.turn(second, 'PATCHCORD: 1 new from alice')
+    server.pending.length = 0
+    server.deliver('bob')
+    await eventually(() => readQueued(home).length === 2)
+    await codex.turn(first, 'I am back')
+    await connected(3)
+    server.pending.length = 0
+    server.deliver('carol')
+    await eventually(() => readQueued(home).length === 3)
+    assert.deepEqual(
+      readQueued(home).map((line) => line.split(' ')[0]),
+      [second, second, first],
+    )
+    await codex.hook('SessionEnd', first, { reason: 'other' })
+    await connected(4)
+  })
+
+  test('a thread that the shared daemon keeps is no longer woken when its window is closed', async (context) => {
+    const { home, start, codex: window, connected } = await setUp(context)
+    const daemon = start('app-server', '--listen', 'unix://')
+    await daemon.startThread(createThreadId())
+    await connected(1)
+    // Two looks, so that the window has been seen.
+    await pause(1_500)
+    await window.kill()
+    await eventually(() => listThreadFiles(home).length === 0)
+  })
+})
