@@ -1,0 +1,104 @@
+import { execFile } from 'node:child_process'
+import { access, constants, mkdir, readFile } from 'node:fs/promises'
+import { homedir } from 'node:os'
+import { delimiter, dirname, join } from 'node:path'
+import { promisify } from 'node:util'
+
+/** The real clients at the versions that these scenarios were written against, and the programs that the harness needs. */
+
+const run = promisify(execFile)
+const INSTALL_MS_MAX = 10 * 60_000
+
+const CLIENTS = {
+  claude: { package: '@anthropic-ai/claude-code', version: '2.1.332' },
+  codex: { package: '@openai/codex', version: '0.171.0' },
+} as const
+/** Programs by the Debian package that has them. */
+const TOOLS = { tmux: 'tmux', ip: 'iproute2', unshare: 'util-linux', git: 'git' } as const
+
+export type ClientName = keyof typeof CLIENTS
+
+/** Where the clients are kept between runs: CLIENTS_DIR, else a folder in the user's cache. */
+function findFolder(): string {
+  return process.env.CLIENTS_DIR ?? join(homedir(), '.cache', 'patchcord-clients')
+}
+
+/** The program to start. It must have been installed, which test/clients/run.ts does before any test. */
+export function findClient(name: ClientName): string {
+  return join(findFolder(), 'node_modules', '.bin', name)
+}
+
+/** The version that is pinned, for what a run records. */
+export function getClientVersion(name: ClientName): string {
+  return CLIENTS[name].version
+}
+
+/** Installs what is missing or has another version; needs the network only then. About 800 MB. */
+export async function installClients(): Promise<void> {
+  const missing: string[] = []
+  for (const client of Object.values(CLIENTS)) {
+    if ((await findInstalledVersion(client.package)) !== client.version)
+      missing.push(`${client.package}@${client.version}`)
+  }
+  if (missing.length === 0) return
+  const folder = findFolder()
+  console.log(`installing ${missing.join(', ')} into ${folder}`)
+  await mkdir(folder, { recursive: true })
+  const options = ['--no-audit', '--no-fund', '--loglevel=error', '--save-exact']
+  await run('npm', ['install', '--prefix', folder, ...options, ...missing], { timeout: INSTALL_MS_MAX })
+}
+
+async function findInstalledVersion(name: string): Promise<string | null> {
+  try {
+    const text = await readFile(join(findFolder(), 'node_modules', name, 'package.json'), 'utf8')
+    return (JSON.parse(text) as { version: string }).version
+  } catch {
+    // Not there, or half written by an install that was broken off: npm makes it whole.
+    return null
+  }
+}
+
+/** Makes sure of tmux, ip, unshare and git. Throws a sentence with the command to run where it may not install them itself. */
+export async function installTools(): Promise<void> {
+  const packages = await listMissingTools()
+  if (packages.length === 0) return
+  const command = `apt-get install -y ${packages.join(' ')}`
+  if (process.getuid?.() !== 0 || (await findProgram('apt-get')) === null) {
+    throw new Error(`programs are missing; run as root: ${command}`)
+  }
+  console.log(command)
+  const env = { ...process.env, DEBIAN_FRONTEND: 'noninteractive' }
+  // The lists of packages of a fresh image are often empty.
+  await run('apt-get', ['update', '-q'], { env, timeout: INSTALL_MS_MAX })
+  await run('apt-get', ['install', '-y', '-q', '--no-install-recommends', ...packages], {
+    env,
+    timeout: INSTALL_MS_MAX,
+  })
+  const still = await listMissingTools()
+  if (still.length > 0) throw new Error(`${command} did not bring ${still.join(', ')}`)
+}
+
+async function listMissingTools(): Promise<string[]> {
+  const missing = new Set<string>()
+  for (const [program, name] of Object.entries(TOOLS)) if ((await findProgram(program)) === null) missing.add(name)
+  return [...missing]
+}
+
+async function findProgram(name: string): Promise<string | null> {
+  const folders = [...(process.env.PATH ?? '').split(delimiter), '/usr/sbin', '/sbin']
+  for (const folder of folders) {
+    const file = join(folder, name)
+    const isThere = await access(file, constants.X_OK).then(
+      () => true,
+      () => false,
+    )
+    if (isThere) return file
+  }
+  return null
+}
+
+/** The environment of a client and of everything it starts: a HOME of its own and nothing of the caller's. */
+export function createClientEnvironment(home: string, more: Record<string, string> = {}): Record<string, string> {
+  const path = [dirname(process.execPath), '/usr/local/bin', '/usr/bin', '/bin'].join(delimiter)
+  return { PATH: path, HOME: home, TERM: 'xterm-256color', LANG: 'C.UTF-8', ...more }
+}

@@ -1,0 +1,51 @@
+import { spawn } from 'node:child_process'
+import { readdir } from 'node:fs/promises'
+import { fileURLToPath } from 'node:url'
+import { installClients, installTools } from './helpers/install.ts'
+import { isIsolated, runIsolated } from './helpers/isolated.ts'
+
+const ROOT = fileURLToPath(new URL('../..', import.meta.url))
+const SELF = fileURLToPath(import.meta.url)
+const RUN_FILES = fileURLToPath(new URL('../runner/run-files.ts', import.meta.url))
+const REPORTER = new URL('../runner/reporter.ts', import.meta.url).href
+/** A scenario that needs longer hangs. */
+const SILENCE_MS_MAX = 5 * 60_000
+const RUN_MS_MAX = 25 * 60_000
+
+/**
+ * `tsx test/clients/run.ts [part of a name …]`: the scenarios in the real clients (`*.client.ts`), one file after the other, in one
+ * process, isolated. What is missing is installed first, while there is a network.
+ */
+async function run(): Promise<void> {
+  const parts = process.argv.slice(2)
+  if (!isIsolated()) {
+    await installTools()
+    await installClients()
+    process.exitCode = await runIsolated(SELF, parts)
+    return
+  }
+  const files = await listFiles(parts)
+  if (files.length === 0) throw new Error('no scenario is selected')
+  const options = [`--test-reporter=${REPORTER}`, '--test-reporter-destination=stdout']
+  const args = [...process.execArgv, ...options, RUN_FILES, `--silence-ms=${SILENCE_MS_MAX}`, ...files]
+  const child = spawn(process.execPath, args, {
+    cwd: ROOT,
+    stdio: 'inherit',
+    timeout: RUN_MS_MAX,
+    killSignal: 'SIGKILL',
+  })
+  child.on('exit', (code) => {
+    process.exitCode = code ?? 1
+  })
+}
+
+async function listFiles(parts: string[]): Promise<string[]> {
+  const entries = await readdir(fileURLToPath(new URL('.', import.meta.url)))
+  return entries
+    .filter((entry) => entry.endsWith('.client.ts'))
+    .filter((entry) => parts.length === 0 || parts.some((part) => entry.includes(part)))
+    .sort()
+    .map((entry) => `test/clients/${entry}`)
+}
+
+await run()
