@@ -3,7 +3,7 @@ import type { Sql } from '../db/connect.ts'
 import { asAgent, type Scope } from '../db/scope.ts'
 import { PatchcordError } from '../errors.ts'
 import { checkName } from './names.ts'
-import { findNamespaceId } from './namespaces.ts'
+import { findNamespaceId, takingName } from './namespaces.ts'
 
 export const ListAgents = z.strictObject({
   all: z.boolean().optional().meta({ description: 'Also who is offline' }),
@@ -50,13 +50,13 @@ export async function listAgents(scope: Scope, input: z.output<typeof ListAgents
   })
 }
 
-/** For operators. Throws invalid, not_found for the namespace, or conflict for a taken name. */
+/** For operators. Throws invalid, not_found for the namespace, or conflict for a name as createNamespace does. */
 export async function createAgent(admin: Sql, input: { namespace: string; name: string }): Promise<{ id: string }> {
   const name = checkName(input.name, 'agent')
   const namespaceId = await findNamespaceId(admin, input.namespace)
-  const [row] = await admin`
+  const [row] = await takingName(admin`
     insert into patchcord.agents (namespace_uuid, name) values (${namespaceId}, ${name})
-    on conflict (namespace_uuid, name) do nothing returning id`
+    on conflict (namespace_uuid, name) do nothing returning id`)
   if (row) return { id: row.id as string }
   throw new PatchcordError('conflict', `Agent ${name}@${input.namespace} exists already.`, {
     hint: 'Choose another name.',

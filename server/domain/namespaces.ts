@@ -2,11 +2,11 @@ import type { Sql } from '../db/connect.ts'
 import { PatchcordError } from '../errors.ts'
 import { checkName } from './names.ts'
 
-/** For operators: a new tenant. Throws invalid, or conflict for a taken name. */
+/** For operators: a new tenant. Throws invalid, or conflict for a name that is taken or stands in messages of another one. */
 export async function createNamespace(admin: Sql, input: { name: string }): Promise<{ id: string; name: string }> {
   const name = checkName(input.name, 'namespace')
-  const [row] = await admin`
-    insert into patchcord.namespaces (name) values (${name}) on conflict (name) do nothing returning id`
+  const [row] = await takingName(admin`
+    insert into patchcord.namespaces (name) values (${name}) on conflict (name) do nothing returning id`)
   if (row) return { id: row.id as string, name }
   throw new PatchcordError('conflict', `Namespace ${name} exists already.`, { hint: 'Choose another name.' })
 }
@@ -24,4 +24,15 @@ export async function findNamespaceId(admin: Sql, name: string): Promise<string>
   const [row] = await admin`select id from patchcord.namespaces where name = ${name}`
   if (row) return row.id as string
   throw new PatchcordError('not_found', `There is no namespace ${name}.`, { hint: 'create-namespace makes one.' })
+}
+
+/** The answer of a statement that gives a name to somebody. Throws conflict where messages of another one carry it. */
+export async function takingName<T>(statement: PromiseLike<T>): Promise<T> {
+  try {
+    return await statement
+  } catch (error) {
+    if (!(error instanceof Error) || !('constraint_name' in error) || error.constraint_name !== 'former_name')
+      throw error
+    throw new PatchcordError('conflict', error.message, { hint: 'Choose another name.', cause: error })
+  }
 }
