@@ -1,6 +1,6 @@
 /** Finds the Patchcord identities of a project in `.mcp.json`, without trusting the file further than needed. */
-import { constants } from 'node:fs'
-import { open, stat } from 'node:fs/promises'
+// Not node:fs: what it exports loads more than the start needs.
+import { constants, open, stat } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { isRecord, toOneLine } from './text.mjs'
 import { isTokenText } from './tokens.mjs'
