@@ -5,8 +5,8 @@
  */
 import { readSettings } from './lib/config.mjs'
 import { Lines } from './lib/lines.mjs'
-import { watchSurroundings } from './lib/processes.mjs'
 import { Supervisor } from './lib/supervisor.mjs'
+import { monotonicMs, watchSurroundings } from './lib/surroundings.mjs'
 import { describeError, toOneLine } from './lib/text.mjs'
 
 /** What a reader of stderr that does not read may cost us. */
@@ -26,22 +26,19 @@ const settings = readSettings()
 const lines = new Lines({ stream: process.stdout, times: settings.times, onClosed: () => void exit(0) })
 const supervisor = new Supervisor({ settings, folder: findFolder(), lines, log })
 let isExiting = false
+let recoveredAt = Number.NEGATIVE_INFINITY
 
 process.stderr.on('error', () => {})
+process.on('uncaughtException', (error) => void noteBug(error))
 for (const signal of /** @type {const} */ (['SIGTERM', 'SIGINT', 'SIGHUP'])) process.on(signal, () => void exit(0))
 process.on('exit', () => supervisor.release())
-process.on('uncaughtException', (error) => {
-  const text = `error: ${describeError(error)}`
-  log(text)
-  // An exit of a plugin monitor starts a turn of a model, so with --auto the rest goes on.
-  if (!isAuto) void lines.stop(text).then(() => exit(1))
-})
 watchSurroundings({
   clientPid: settings.clientPid,
-  everyMs: settings.times.parentMs,
+  everyMs: settings.times.tickMs,
   sleptMs: settings.times.sleptMs,
   onGone: () => void exit(0),
   onSlept: () => supervisor.reconnect(),
+  onTick: () => supervisor.tick(),
 })
 if (settings.warning !== null) log(settings.warning)
 if (!settings.isListening) {
@@ -56,6 +53,22 @@ async function exit(code) {
   isExiting = true
   await Promise.race([supervisor.stop(), new Promise((resolve) => setTimeout(resolve, settings.times.exitMs))])
   process.exit(code)
+}
+
+/**
+ * A fault of our own. By hand it is the end, and told of with what to do next. An exit of a plugin monitor starts a turn of a
+ * model, so with `--auto` the rest goes on, and what the fault has broken is replaced by a fresh connection, now and then.
+ * @param {unknown} error
+ */
+async function noteBug(error) {
+  log(`error: ${describeError(error)}`)
+  if (!isAuto) {
+    await lines.stop(`the listener failed, start it again (${describeError(error)})`)
+    return exit(1)
+  }
+  if (monotonicMs() - recoveredAt < settings.times.healthyMs) return
+  recoveredAt = monotonicMs()
+  supervisor.reconnect()
 }
 
 /** @param {string} text */

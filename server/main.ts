@@ -77,7 +77,7 @@ async function start(config: Config, log: Logger, life: Life): Promise<void> {
 
   const waiters = createWaiters(config.limits)
   const bus = createBus(waiters)
-  const hub = createHub()
+  const hub = createHub((error) => log.error({ err: error }, 'a wake could not be delivered to a channel'))
   bus.addSink(hub)
   const readBack = startReadBack({ sql, bus, log })
   life.onClose(() => readBack.close())
@@ -94,7 +94,7 @@ async function start(config: Config, log: Logger, life: Life): Promise<void> {
   // On a connection of its own: behind slow statements in a full pool it would come later than within its second.
   const watching = connect(database.api, { max: 1, applicationName: 'patchcord-revocations' })
   life.onClose(() => watching.end({ timeout: 2 }))
-  const listRecent = (seconds: number) => listRecentRevocations(watching, seconds)
+  const listRecent = (seconds: number, ids: string[]) => listRecentRevocations(watching, seconds, ids)
   const revocations = startRevocations({ holders: [hub, waiters], listRecent, log })
   life.onClose(() => revocations.close())
 

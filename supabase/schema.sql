@@ -110,9 +110,11 @@ create policy agent_reads_namespace on patchcord.agents for select to patchcord_
 create policy owner_all on patchcord.agents to postgres
   using (true)
   with check (true);
+CREATE TRIGGER on_agent_named AFTER INSERT ON patchcord.agents FOR EACH ROW EXECUTE FUNCTION patchcord.on_agent_named();
+CREATE TRIGGER on_agent_renamed AFTER UPDATE OF name ON patchcord.agents FOR EACH ROW WHEN ((old.name IS DISTINCT FROM new.name)) EXECUTE FUNCTION patchcord.on_agent_named();
 CREATE TRIGGER on_rename BEFORE UPDATE OF name ON patchcord.agents FOR EACH ROW WHEN ((old.name IS DISTINCT FROM new.name)) EXECUTE FUNCTION patchcord.on_rename();
 grant select on patchcord.agents to patchcord_agent;
-comment on table patchcord.agents is 'Who sends and receives. Everything keys on the id: a name is for people and not reusable while its row exists.';
+comment on table patchcord.agents is 'Who sends and receives. Everything keys on the id: a name is for people and not reusable while its row or messages under it exist.';
 
 create table patchcord.deliveries (
   message_id uuid not null,
@@ -153,6 +155,23 @@ grant insert, select, update (state, notified_at, fetched_at, settled_at) on pat
 comment on table patchcord.deliveries is 'How far each message got with each recipient: state and times, written when observed.';
 comment on column patchcord.deliveries.wake_at is 'As in agent_messages, where an index of open states can use it.';
 comment on column patchcord.deliveries.held is 'The loop budget holds the wake; released once wake_at has passed.';
+
+create table patchcord.former_names (
+  name text not null,
+  namespace_uuid uuid not null,
+  agent_uuid uuid,
+  constraint former_names_name_namespace_uuid_agent_uuid_key UNIQUE NULLS NOT DISTINCT (name, namespace_uuid, agent_uuid),
+  constraint former_names_agent_uuid_fkey FOREIGN KEY (agent_uuid) REFERENCES patchcord.agents(id) ON DELETE CASCADE,
+  constraint former_names_namespace_uuid_fkey FOREIGN KEY (namespace_uuid) REFERENCES patchcord.namespaces(id) ON DELETE CASCADE
+);
+alter table patchcord.former_names enable row level security;
+alter table patchcord.former_names force row level security;
+create index former_names_agent ON patchcord.former_names USING btree (agent_uuid);
+create index former_names_namespace ON patchcord.former_names USING btree (namespace_uuid);
+create policy owner_all on patchcord.former_names to postgres
+  using (true)
+  with check (true);
+comment on table patchcord.former_names is 'Names that an agent had, or (agent_uuid null) its namespace: nobody else gets one while messages carry it.';
 
 create table patchcord.idempotency_keys (
   agent_uuid uuid not null,
@@ -248,6 +267,8 @@ create policy agent_reads_own on patchcord.namespaces for select to patchcord_ag
 create policy owner_all on patchcord.namespaces to postgres
   using (true)
   with check (true);
+CREATE TRIGGER on_namespace_named AFTER INSERT ON patchcord.namespaces FOR EACH ROW EXECUTE FUNCTION patchcord.on_namespace_named();
+CREATE TRIGGER on_namespace_renamed AFTER UPDATE OF name ON patchcord.namespaces FOR EACH ROW WHEN ((old.name IS DISTINCT FROM new.name)) EXECUTE FUNCTION patchcord.on_namespace_named();
 grant select on patchcord.namespaces to patchcord_agent;
 comment on table patchcord.namespaces is 'A tenant: agents see agents and messages of their own namespace only.';
 
@@ -849,6 +870,34 @@ $function$
 comment on function patchcord.move_deliveries(uuid[],text[],text) is 'Moves the caller''s own deliveries that are in one of p_from to p_state; the ids that moved.';
 grant execute on function patchcord.move_deliveries(uuid[],text[],text) to patchcord_agent;
 
+create or replace FUNCTION patchcord.on_agent_named()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+begin
+  if tg_op = 'UPDATE' then
+    insert into patchcord.former_names (name, namespace_uuid, agent_uuid) values (old.name, old.namespace_uuid, old.id)
+    on conflict do nothing;
+  end if;
+  if exists (
+    select from patchcord.former_names f
+    where f.name = new.name and f.namespace_uuid = new.namespace_uuid and f.agent_uuid <> new.id
+      and (
+        exists (select from patchcord.agent_messages m where m.to_agent_uuid = f.agent_uuid and m.to_agent = f.name)
+        or exists (select from patchcord.agent_messages m where m.from_agent_uuid = f.agent_uuid and m.from_agent = f.name)
+      )
+  ) then
+    raise unique_violation using constraint = 'former_name', hint = 'Choose another name.',
+      message = format('The name %s stands in messages of an agent that had it before.', new.name);
+  end if;
+  return null;
+end
+$function$
+;
+comment on function patchcord.on_agent_named() is 'Notes the name that an agent gives up, and refuses one under which messages of another agent are kept.';
+
 create or replace FUNCTION patchcord.on_message()
  RETURNS trigger
  LANGUAGE plpgsql
@@ -864,6 +913,33 @@ end
 $function$
 ;
 comment on function patchcord.on_message() is NULL;
+
+create or replace FUNCTION patchcord.on_namespace_named()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+begin
+  if tg_op = 'UPDATE' then
+    insert into patchcord.former_names (name, namespace_uuid) values (old.name, old.id) on conflict do nothing;
+    -- Its agents have another address from now on: what was opened under the old one ends.
+    update patchcord.agents set renamed_at = clock_timestamp() where namespace_uuid = new.id;
+  end if;
+  if exists (
+    select from patchcord.former_names f
+      join patchcord.agents a on a.namespace_uuid = f.namespace_uuid
+      join patchcord.agent_messages m on m.to_agent_uuid = a.id and m.namespace_id = f.name
+    where f.name = new.name and f.agent_uuid is null and f.namespace_uuid <> new.id
+  ) then
+    raise unique_violation using constraint = 'former_name', hint = 'Choose another name.',
+      message = format('The name %s stands in messages of a namespace that had it before.', new.name);
+  end if;
+  return null;
+end
+$function$
+;
+comment on function patchcord.on_namespace_named() is 'As on_agent_named, for a namespace.';
 
 create or replace FUNCTION patchcord.on_rename()
  RETURNS trigger
@@ -1043,8 +1119,8 @@ $function$
 comment on function patchcord.read_changes(uuid[],double precision,text[],integer) is 'Entry: rows that the policy ticket_reads_own shows to live tickets of these agents, with the columns that their role may select.';
 grant execute on function patchcord.read_changes(uuid[],double precision,text[],integer) to patchcord_api;
 
-create or replace FUNCTION patchcord.recent_revocations(p_seconds double precision)
- RETURNS TABLE(token_uuid uuid, renamed_seconds_ago double precision)
+create or replace FUNCTION patchcord.recent_revocations(p_seconds double precision, p_tokens uuid[])
+ RETURNS TABLE(token_uuid uuid, reason text, renamed_seconds_ago double precision)
  LANGUAGE plpgsql
  SECURITY DEFINER
  SET search_path TO 'pg_catalog', 'pg_temp'
@@ -1054,20 +1130,28 @@ declare
   v_since timestamptz := v_now - make_interval(secs => p_seconds);
 begin
   return query
-  select t.id, null::float8 from patchcord.tokens t where t.revoked_at > v_since
+  select c.id,
+    case when t.expires_at <= v_now and t.revoked_at is null then 'expired' when a.deleted_at is not null then 'deleted'
+      else 'revoked' end,
+    null::float8
+  from (
+    select r.id from patchcord.tokens r where r.revoked_at > v_since
+    union select e.id from patchcord.tokens e where e.expires_at > v_since and e.expires_at <= v_now
+    union select o.id from patchcord.agents d join patchcord.tokens o on o.agent_uuid = d.id where d.deleted_at > v_since
+    union select unnest(p_tokens)
+  ) c (id)
+    left join patchcord.tokens t on t.id = c.id
+    left join patchcord.agents a on a.id = t.agent_uuid
+  where t.id is null or t.revoked_at is not null or t.expires_at <= v_now or a.deleted_at is not null
   union all
-  select t.id, null from patchcord.tokens t where t.expires_at > v_since and t.expires_at <= v_now
-  union all
-  select t.id, null from patchcord.agents a join patchcord.tokens t on t.agent_uuid = a.id where a.deleted_at > v_since
-  union all
-  select t.id, extract(epoch from v_now - a.renamed_at)::float8
+  select t.id, 'renamed', extract(epoch from v_now - a.renamed_at)::float8
   from patchcord.agents a join patchcord.tokens t on t.agent_uuid = a.id
   where a.renamed_at > v_since;
 end
 $function$
 ;
-comment on function patchcord.recent_revocations(double precision) is 'Entry: tokens that ended in the last p_seconds (revoked, expired, agent deleted), and those of agents renamed then, with how long ago: what was opened under the old name ends. Names nobody and needs no token.';
-grant execute on function patchcord.recent_revocations(double precision) to patchcord_api;
+comment on function patchcord.recent_revocations(double precision,uuid[]) is 'Entry: tokens that ended in the last p_seconds, those of p_tokens that ended whenever (or never were), and those of agents renamed in p_seconds, with how long ago: what was opened under the old name ends. Names nobody and needs no token.';
+grant execute on function patchcord.recent_revocations(double precision,uuid[]) to patchcord_api;
 
 create or replace FUNCTION patchcord.recent_wakes(p_agent uuid, p_since_ms double precision, p_limit integer)
  RETURNS jsonb
@@ -1291,6 +1375,8 @@ grant execute on function patchcord.reply_as_me(uuid,text,text,jsonb) to patchco
 create or replace FUNCTION patchcord.reply_message(p_hash text, p_id uuid, p_content text, p_state text, p_key text, p_body_hash text, p_limits jsonb)
  RETURNS jsonb
  LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 declare
   w patchcord.entrance;
@@ -1437,6 +1523,8 @@ grant execute on function patchcord.send_as_me(text[],text[],text,text,text,text
 create or replace FUNCTION patchcord.send_message(p_hash text, p_to text[], p_namespaces text[], p_content text, p_thread text, p_kind text, p_urgency text, p_key text, p_body_hash text, p_limits jsonb)
  RETURNS jsonb
  LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 declare
   w patchcord.entrance;

@@ -4,9 +4,13 @@ import { createInterface } from 'node:readline'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
+import { loadConfig } from '../../server/config.ts'
 import { connect, type Sql } from '../../server/db/connect.ts'
 import { findEmbedded } from '../../server/db/embedded/index.ts'
+import { sendMessage } from '../../server/domain/messages.ts'
 import { createTokenText, hashToken } from '../../server/domain/tokens.ts'
+import { createBus } from '../../server/wakes/bus.ts'
+import { createWaiters } from '../../server/wakes/waiters.ts'
 import { createTemporaryFolder, stopChild } from '../../test/helpers/processes.ts'
 import type { Answer, Order } from './bench-sockets.ts'
 
@@ -25,45 +29,9 @@ const WAKE_TIMEOUT_MS = 30_000
 const SETTLE_MS = 3_000
 const IDLE_MS = 10_000
 const SENDERS = 8
+const STATEMENTS = 100
+const LIMITS = { sendBurst: 1_000_000, newPerRecipientMax: 1_000_000 }
 const TARGETS = { kilobytesEach: 10, wakeOneP99Ms: 5, stallMs: 60 }
-
-/**
- * Runs inside the server, which is not otherwise touched: answers each message with what the process has used since the last.
- * `busyMs` is the most CPU time between two turns of the event loop, which tells its own stalls from those of a busy machine.
- */
-const PROBE = `
-import { monitorEventLoopDelay } from 'node:perf_hooks'
-const delay = monitorEventLoopDelay({ resolution: 2 })
-const milliseconds = ({ user, system }) => (user + system) / 1000
-let cpu = process.cpuUsage()
-let turn
-let turnAt = 0
-let turnCpu = process.cpuUsage()
-let busyMs = 0
-function watch() {
-  const now = performance.now()
-  busyMs = Math.max(busyMs, Math.min(now - turnAt, milliseconds(process.cpuUsage(turnCpu))))
-  turnAt = now
-  turnCpu = process.cpuUsage()
-}
-process.on('message', ({ collects, watches }) => {
-  const stallMs = delay.max / 1e6
-  const cpuMs = milliseconds(process.cpuUsage(cpu))
-  clearInterval(turn)
-  if (collects) { gc(); gc() }
-  const { rss, heapUsed } = process.memoryUsage()
-  process.send({ rss, heap: heapUsed, stallMs, busyMs, cpuMs })
-  delay.reset()
-  if (watches) delay.enable()
-  else delay.disable()
-  turnAt = performance.now()
-  turnCpu = process.cpuUsage()
-  if (watches) turn = setInterval(watch, 2)
-  busyMs = 0
-  cpu = process.cpuUsage()
-})
-process.channel.unref()
-`
 
 interface Usage {
   rss: number
@@ -73,6 +41,8 @@ interface Usage {
   /** How much of such a delay was work of its own. */
   busyMs: number
   cpuMs: number
+  /** When wakes were published since the last call: after the commit of each message; `ms` until they were written out. */
+  published: { at: number; ms: number }[]
 }
 
 interface Server {
@@ -102,6 +72,12 @@ interface Row {
   idleCpuPercent: number
   wakeOneP50Ms: number
   wakeOneP99Ms: number
+  toPublishP50Ms: number
+  statementP50Ms: number
+  commitP50Ms: number
+  writingP99Ms: number
+  afterPublishP50Ms: number
+  afterPublishP99Ms: number
   afterAnswerP99Ms: number
   wakeOneStallMs: number
   wakeOneBusyMs: number
@@ -141,8 +117,7 @@ function readSteps(): number[] {
 }
 
 async function startMeasuredServer(dataDir: string): Promise<Server> {
-  const probe = `data:text/javascript,${encodeURIComponent(PROBE)}`
-  const limits = { sendBurst: 1_000_000, newPerRecipientMax: 1_000_000 }
+  const probe = new URL('bench-probe.mjs', import.meta.url).href
   const child = spawn(process.execPath, ['--expose-gc', '--import', probe, 'dist/server/main.js'], {
     cwd: ROOT,
     stdio: ['ignore', 'pipe', 'inherit', 'ipc'],
@@ -151,7 +126,7 @@ async function startMeasuredServer(dataDir: string): Promise<Server> {
       PATCHCORD_DATA_DIR: dataDir,
       PORT: '0',
       LOG_LEVEL: 'error',
-      PATCHCORD_LIMITS: JSON.stringify(limits),
+      PATCHCORD_LIMITS: JSON.stringify(LIMITS),
     },
   })
   const url = await new Promise<string>((resolve, reject) => {
@@ -192,7 +167,10 @@ function startClients(): Clients {
 async function openAdmin(dataDir: string): Promise<Sql> {
   const embedded = await findEmbedded(dataDir)
   if (!embedded) throw new Error('the server has no embedded Postgres')
-  return connect(embedded.admin, { max: 2, applicationName: 'bench' })
+  const admin = connect(embedded.admin, { max: 2, applicationName: 'bench' })
+  // Entry functions go on as this role, which the API's login may do and an operator may not.
+  await admin`grant patchcord_agent to current_user`
+  return admin
 }
 
 /** Agents `<namespace>-1` and so on, each with a token. */
@@ -252,6 +230,7 @@ async function measureStep(bench: Bench, listeners: number): Promise<Row> {
   const resting = await measureIdle(server)
   await clients.order({ kind: 'beat', isOn: true })
   const one = await wakeOneByOne(bench, listeners)
+  const statements = await timeStatements(bench)
   const all = await wakeAll(bench, listeners)
   return {
     listeners,
@@ -262,7 +241,13 @@ async function measureStep(bench: Bench, listeners: number): Promise<Row> {
     idleCpuPercent: (resting.cpuMs / IDLE_MS) * 100,
     wakeOneP50Ms: percentile(one.latencies, 0.5),
     wakeOneP99Ms: percentile(one.latencies, 0.99),
-    afterAnswerP99Ms: percentile(one.lags, 0.99),
+    toPublishP50Ms: percentile(one.untilPublish, 0.5),
+    statementP50Ms: percentile(statements.functions, 0.5),
+    commitP50Ms: percentile(statements.commits, 0.5),
+    writingP99Ms: percentile(one.writing, 0.99),
+    afterPublishP50Ms: percentile(one.afterPublish, 0.5),
+    afterPublishP99Ms: percentile(one.afterPublish, 0.99),
+    afterAnswerP99Ms: percentile(one.afterAnswer, 0.99),
     wakeOneStallMs: one.usage.stallMs,
     wakeOneBusyMs: one.usage.busyMs,
     wakeAllMs: all.spreadMs,
@@ -272,25 +257,57 @@ async function measureStep(bench: Bench, listeners: number): Promise<Row> {
 }
 
 /**
- * Messages through the API to one listener after the other: `latencies` from the request's start to the frame in the other
- * process, commit included; `lags` from the answer to the sender, which the server writes at the same time.
+ * Messages through the API to one listener after the other. From the request's start to the frame in the other process
+ * (`latencies`) it is: HTTP, the token, the message's statement with its commit; then the server publishes the wake; then the
+ * frame, and at the same time the answer to the sender.
  */
 async function wakeOneByOne({ server, clients, senders, agents }: Bench, listeners: number) {
-  const latencies: number[] = []
-  const lags: number[] = []
+  const sends: { startedAt: number; answeredAt: number; wokenAt: number }[] = []
   await server.measure({ watches: true })
   for (let index = 0; index < WAKES_OF_ONE; index++) {
     const to = agents.names[Math.floor((index * listeners) / WAKES_OF_ONE)] as string
     const startedAt = now()
     const woken = clients.order({ kind: 'collect', wakes: 1, timeoutMs: WAKE_TIMEOUT_MS })
     const answeredAt = await send(server.url, senders[index % SENDERS] as string, to)
-    const [at] = (await woken).wakesAt
-    if (at === undefined) throw new Error(`${to} was not woken`)
-    latencies.push(at - startedAt)
-    lags.push(at - answeredAt)
+    const [wokenAt] = (await woken).wakesAt
+    if (wokenAt === undefined) throw new Error(`${to} was not woken`)
+    sends.push({ startedAt, answeredAt, wokenAt })
     await sleep(WAKE_EVERY_MS)
   }
-  return { latencies, lags, usage: await server.measure() }
+  const usage = await server.measure()
+  const publishedAt = usage.published.map(({ at }) => at)
+  if (publishedAt.length !== sends.length) throw new Error(`${publishedAt.length} wakes published, not ${sends.length}`)
+  return {
+    latencies: sends.map(({ startedAt, wokenAt }) => wokenAt - startedAt),
+    untilPublish: sends.map(({ startedAt }, index) => (publishedAt[index] as number) - startedAt),
+    afterPublish: sends.map(({ wokenAt }, index) => wokenAt - (publishedAt[index] as number)),
+    writing: usage.published.map(({ ms }) => ms),
+    afterAnswer: sends.map(({ answeredAt, wokenAt }) => wokenAt - answeredAt),
+    usage,
+  }
+}
+
+/** The one statement of a send, and its commit by itself, on a connection of its own: to senders, since nobody is to be woken. */
+async function timeStatements({ admin, senders, agents }: Bench) {
+  const [functions, commits]: [number[], number[]] = [[], []]
+  const limits = { ...loadConfig({}).limits, ...LIMITS }
+  const sql = (await admin.reserve()) as unknown as Sql & { release(): void }
+  const scope = { sql, tokenHash: hashToken(senders[0] as string), limits, bus: createBus(createWaiters(limits)) }
+  const recipients = agents.names.slice(1 - SENDERS)
+  try {
+    for (let index = 0; index < STATEMENTS; index++) {
+      await sql`begin`
+      const startedAt = now()
+      await sendMessage(scope, { to: recipients[index % recipients.length] as string, content: 'wake up' })
+      const sentAt = now()
+      await sql`commit`
+      commits.push(now() - sentAt)
+      functions.push(sentAt - startedAt)
+    }
+  } finally {
+    sql.release()
+  }
+  return { functions, commits }
 }
 
 /** Resolves with when the answer came. */
@@ -340,32 +357,40 @@ function percentile(values: number[], share: number): number {
   return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? Number.NaN
 }
 
-const COLUMNS: [keyof Row, string][] = [
+const LINES: [keyof Row, string][] = [
   ['listeners', 'listeners'],
-  ['connectSeconds', 'connected in s'],
-  ['kilobytesEach', 'RSS kB each'],
-  ['kilobytesEachCollected', 'after GC'],
-  ['heapKilobytesEach', 'heap kB each'],
-  ['idleCpuPercent', 'idle CPU %'],
-  ['wakeOneP50Ms', 'wake one p50 ms'],
-  ['wakeOneP99Ms', 'p99 ms'],
-  ['afterAnswerP99Ms', 'p99 after answer'],
-  ['wakeOneStallMs', 'stall ms'],
-  ['wakeOneBusyMs', 'of it work'],
-  ['wakeAllMs', 'wake all ms'],
-  ['wakeAllStallMs', 'stall ms'],
-  ['wakeAllBusyMs', 'of it work'],
+  ['connectSeconds', 'connected in, s'],
+  ['kilobytesEach', 'RSS of each, kB'],
+  ['kilobytesEachCollected', '  after a garbage collection'],
+  ['heapKilobytesEach', '  heap'],
+  ['idleCpuPercent', 'CPU while idle, %'],
+  ['wakeOneP50Ms', 'wake one: send called → frame, p50 ms'],
+  ['wakeOneP99Ms', '  p99'],
+  ['toPublishP50Ms', '  send called → published (HTTP, token, commit), p50'],
+  ['statementP50Ms', '    of it the SQL function'],
+  ['commitP50Ms', '    of it the commit'],
+  ['writingP99Ms', '  published → written to the socket, p99'],
+  ['afterPublishP50Ms', '  published → frame, p50'],
+  ['afterPublishP99Ms', '  published → frame, p99'],
+  ['afterAnswerP99Ms', '  send answered → frame, p99'],
+  ['wakeOneStallMs', '  longest stall of the event loop'],
+  ['wakeOneBusyMs', '    of it work of its own'],
+  ['wakeAllMs', 'wake all: first frame → last, ms'],
+  ['wakeAllStallMs', '  longest stall of the event loop'],
+  ['wakeAllBusyMs', '    of it work of its own'],
 ]
 
 function print(rows: Row[], idle: Usage): void {
   const round = (value: number) => String(Math.round(value * 100) / 100)
-  console.log(
-    `Server without listeners: ${Math.round(idle.rss / 1024 / 1024)} MB RSS after GC, ${round((idle.cpuMs / IDLE_MS) * 100)} % CPU`,
-  )
-  console.log(COLUMNS.map(([, title]) => title).join(' | '))
-  for (const row of rows) console.log(COLUMNS.map(([key, title]) => round(row[key]).padStart(title.length)).join(' | '))
+  const rss = Math.round(idle.rss / 1024 / 1024)
+  console.log(`Server without listeners: ${rss} MB RSS after GC, ${round((idle.cpuMs / IDLE_MS) * 100)} % CPU`)
+  for (const [key, title] of LINES) {
+    console.log(title.padEnd(54) + rows.map((row) => round(row[key]).padStart(9)).join(''))
+  }
   const { kilobytesEach, wakeOneP99Ms, stallMs } = TARGETS
-  console.log(`Targets: ${kilobytesEach} kB each, wake one p99 ${wakeOneP99Ms} ms, no stall above ${stallMs} ms`)
+  console.log(
+    `Targets: ${kilobytesEach} kB each; p99 of published → frame and of send answered → frame ${wakeOneP99Ms} ms; no stall above ${stallMs} ms`,
+  )
   console.log(JSON.stringify({ node: process.version, idleRss: idle.rss, targets: TARGETS, rows }))
 }
 

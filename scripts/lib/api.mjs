@@ -1,11 +1,11 @@
 /** The four calls that a listener makes, with every answer checked before anything of it is used. */
+import { spreadAskedWait } from './backoff.mjs'
 import { createHttpClient } from './http.mjs'
 import { isLoopback } from './mcp-json.mjs'
 import { isName, isRecord, toOneLine } from './text.mjs'
 
 const TOPICS_MAX = 100
-/** No server may silence us for longer. */
-const RETRY_AFTER_MS_MAX = 60_000
+const EXPIRES_IN_SECONDS_MAX = 86_400
 const ID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/
 
 /** Our own `error.code` with its status → the contract's sentence. Any other answer is a fault that may pass. */
@@ -52,17 +52,17 @@ export class ApiError extends Error {
   }
 }
 
-/** How long the server asked to be left alone, 0 if it did not. @param {unknown} error */
+/** How long to leave a server alone that has asked for it, 0 if it did not. @param {unknown} error */
 export function readRetryAfterMs(error) {
-  return error instanceof ApiError ? Math.min(error.retryAfterMs ?? 0, RETRY_AFTER_MS_MAX) : 0
+  return error instanceof ApiError ? spreadAskedWait(error.retryAfterMs ?? 0) : 0
 }
 
 /**
  * @param {{ base: string, token: string, timeoutMs: number, signal?: AbortSignal }} options
- * @returns {Promise<Api>}
+ * @returns {Api}
  */
-export async function createApi({ base, token, timeoutMs, signal }) {
-  const http = await createHttpClient(base)
+export function createApi({ base, token, timeoutMs, signal }) {
+  const http = createHttpClient()
   /** @param {string} method @param {string} path @param {{ body?: unknown, timeoutMs?: number, isLast?: boolean }} [more] */
   const call = async (method, path, { isLast = false, ...more } = {}) => {
     const stop = signal === undefined || isLast ? {} : { signal }
@@ -71,7 +71,7 @@ export async function createApi({ base, token, timeoutMs, signal }) {
     return answer.json
   }
   return {
-    getTicket: async () => parseTicket(await call('GET', '/api/realtime/ticket')),
+    getTicket: async () => parseTicket(await call('GET', '/api/realtime/ticket'), base),
     listPending: async () => parsePending(await call('GET', '/api/inbox?status=new&count_only=1')),
     putLease: async (lease) => {
       await call('PUT', '/api/lease', { body: lease })
@@ -84,8 +84,8 @@ export async function createApi({ base, token, timeoutMs, signal }) {
   }
 }
 
-/** @param {Record<string, unknown> | null} json @returns {Ticket} */
-export function parseTicket(json) {
+/** @param {Record<string, unknown> | null} json @param {string} base of the API @returns {Ticket} */
+function parseTicket(json, base) {
   const { agent_id: agent, namespace_ids: namespaces, jwt, jwt_expires_in: expiresIn, apikey } = json ?? {}
   if (!isName(agent)) throw new Error('bad ticket: agent_id')
   if (!Array.isArray(namespaces) || namespaces.length === 0 || !namespaces.every(isName)) {
@@ -97,18 +97,21 @@ export function parseTicket(json) {
   return {
     agent,
     namespaces,
-    url: parseRealtimeUrl(json?.realtime_url, apikey),
+    url: parseRealtimeUrl(json?.realtime_url, apikey, base),
     jwt,
-    expiresInMs: expiresIn * 1000,
+    // A timer that is told more than 24 days runs at once.
+    expiresInMs: Math.min(expiresIn, EXPIRES_IN_SECONDS_MAX) * 1000,
     topics: parseTopics(json?.topics),
   }
 }
 
-/** @param {unknown} text @param {string} apikey */
-function parseRealtimeUrl(text, apikey) {
+/** @param {unknown} text @param {string} apikey @param {string} base of the API */
+function parseRealtimeUrl(text, apikey, base) {
   if (typeof text !== 'string' || !URL.canParse(text)) throw new Error('bad ticket: realtime_url')
   const url = new URL(text)
-  const isAllowed = url.protocol === 'wss:' || (url.protocol === 'ws:' && isLoopback(url.hostname))
+  // A server elsewhere has no business with the ports of this machine.
+  const isLocal = isLoopback(url.hostname) && isLoopback(new URL(base).hostname)
+  const isAllowed = url.protocol === 'wss:' || (url.protocol === 'ws:' && isLocal)
   if (!isAllowed || url.username !== '' || url.password !== '') throw new Error('bad ticket: realtime_url is not wss')
   url.hash = ''
   url.search = ''

@@ -1,5 +1,9 @@
 /** Waiting between tries: exponential steps with full jitter, so that a restarted server is not met by everybody at once. */
 
+/** No server may silence us for longer. */
+const ASKED_MS_MAX = 300_000
+const ASKED_SPREAD = 0.2
+
 /** @typedef {{ next: () => number, reset: () => void }} Backoff */
 
 /**
@@ -19,6 +23,15 @@ export function createBackoff(stepsMs, random = Math.random) {
       index = 0
     },
   }
+}
+
+/**
+ * A wait that a server has asked for: no shorter, but bounded, and longer by a part that differs, as everybody was told the
+ * same time and they must not all come back at its end.
+ * @param {number} ms @param {() => number} [random]
+ */
+export function spreadAskedWait(ms, random = Math.random) {
+  return Math.round(Math.min(ms, ASKED_MS_MAX) * (1 + ASKED_SPREAD * random()))
 }
 
 /**

@@ -6,7 +6,8 @@ import { randomBytes } from 'node:crypto'
 import { lstatSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { Pidfile } from './pidfile.mjs'
-import { isAlive, readStartTime } from './processes.mjs'
+import { readStartTime } from './processes.mjs'
+import { isAlive } from './surroundings.mjs'
 import { isRecord } from './text.mjs'
 
 /** Codex names threads by UUIDs; anything else must not become part of a path or an argument. */

@@ -5,8 +5,8 @@ import { isRecord } from './text.mjs'
 
 /**
  * @typedef {{ readonly [name in 'httpMs' | 'handshakeMs' | 'heartbeatMs' | 'heartbeatReplyMs' | 'joinMs' | 'subscribedMs'
- *   | 'compareMs' | 'compareGapMs' | 'leaseMs' | 'leaseAfterLineMs' | 'healthyMs' | 'askAgainMs' | 'standbyMs' | 'configMs'
- *   | 'parentMs' | 'sleptMs' | 'refreshShare' | 'lineGapMs' | 'lineRefillMs' | 'lineBurst' | 'stalledMs' | 'exitMs']: number }
+ *   | 'compareMs' | 'compareSoonMs' | 'compareGapMs' | 'leaseMs' | 'leaseAfterLineMs' | 'leaseGraceMs' | 'healthyMs' | 'askAgainMs' | 'standbyMs' | 'configMs'
+ *   | 'tickMs' | 'sleptMs' | 'refreshShare' | 'lineGapMs' | 'lineRefillMs' | 'lineBurst' | 'stalledMs' | 'exitMs']: number }
  *   & { readonly backoffMs: readonly number[] }} Times
  * @typedef {Record<string, string | undefined>} Environment
  */
@@ -25,15 +25,21 @@ export const TIMES = Object.freeze({
   /** From an accepted join of postgres_changes to its system message "Subscribed". */
   subscribedMs: 30_000,
   compareMs: 300_000,
+  /** While a connection is on its way: its join asks for a comparison, which is enough if it comes within this time. */
+  compareSoonMs: 1_000,
   compareGapMs: 250,
   leaseMs: 30_000,
   leaseAfterLineMs: 100,
+  /** As long as a reconnect may take that nobody need know of. Then a deaf listener gives its lease back. */
+  leaseGraceMs: 15_000,
   healthyMs: 60_000,
   askAgainMs: 1_000,
-  standbyMs: 2_000,
+  /** Standing by: how often the other listener is looked for, to take over within 5 s of its end. */
+  standbyMs: 3_000,
   /** `--auto`: how often .mcp.json and the trusted origins are looked at again. */
   configMs: 15_000,
-  parentMs: 2_000,
+  /** The one clock of an idle listener: is the parent there, is the pidfile ours, did the machine sleep? */
+  tickMs: 5_000,
   /** A wall clock this far ahead of the timers means that the machine slept. */
   sleptMs: 20_000,
   /** The part of a ticket's life after which a fresh one is fetched. */
@@ -104,7 +110,16 @@ function findConfigFolder(env) {
   const config = env.XDG_CONFIG_HOME
   return config !== undefined && isAbsolute(config)
     ? join(config, 'patchcord')
-    : join(env.HOME || userInfo().homedir, '.config', 'patchcord')
+    : join(env.HOME || findHome(), '.config', 'patchcord')
+}
+
+/** A user without an entry in the list of users has none; no server is trusted then. */
+function findHome() {
+  try {
+    return userInfo().homedir
+  } catch {
+    return '/'
+  }
 }
 
 /**

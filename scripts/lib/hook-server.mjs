@@ -83,10 +83,10 @@ export class HookServers {
   /** @param {Identity} identity @param {{ method: string, path: string, body: unknown, leftMs: number }} call */
   async #request({ base, token }, { method, path, body, leftMs }) {
     if (!(await isNameServiceAlive(new URL(base).hostname, leftMs))) return null
-    const client = this.#clients.get(base) ?? createHttpClient(base)
+    const client = this.#clients.get(base) ?? createHttpClient()
     this.#clients.set(base, client)
     const input = { method, url: `${base}${path}`, token, timeoutMs: leftMs, ...(body !== undefined && { body }) }
-    const { status, json } = await (await client).requestJson(input)
+    const { status, json } = await client.requestJson(input)
     return status >= 200 && status <= 299 ? json : null
   }
 }

@@ -1,6 +1,8 @@
-/** One JSON request over node:http or node:https: `fetch` would cost 8 MB of memory in every listener. */
-import { Buffer } from 'node:buffer'
-import { Agent, request as requestHttp } from 'node:http'
+/**
+ * One JSON request and its answer, HTTP/1.1 over a connection of its own. `fetch` would cost 8 MB of memory in every listener,
+ * and a call every 30 s would find most kept connections closed by somebody between here and the server.
+ */
+import { createBody, HeadReader, openSocket, readRetryAfter, writeHead } from './http-wire.mjs'
 import { isRecord } from './text.mjs'
 
 /** The largest answer is an inbox of 1,000 pending ids, about 150 kB. */
@@ -17,93 +19,148 @@ const ANSWER_BYTES_MAX = 1024 * 1024
  */
 
 /**
- * A client of one server: keeps a connection alive between calls, follows no redirects (a token is for one server only).
- * @returns {Promise<{ requestJson: RequestJson, close: () => void }>}
+ * A client of one server: follows no redirects (a token is for one server only).
+ * @returns {{ requestJson: RequestJson, close: () => void }}
  */
-export async function createHttpClient(/** @type {string} */ base) {
-  // TLS costs memory and start-up time, and a server on this machine has none.
-  const secure = base.startsWith('https:') ? await import('node:https') : null
-  const options = { keepAlive: true, maxSockets: 4, maxFreeSockets: 1 }
-  const agent = secure === null ? new Agent(options) : new secure.Agent({ ...options, rejectUnauthorized: true })
-  const request = secure === null ? requestHttp : secure.request
+export function createHttpClient() {
+  /** @type {Set<Exchange>} */
+  const running = new Set()
+  /** Of the last connection over TLS: the next one is spared the certificates. @type {Buffer | undefined} */
+  let session
   return {
-    requestJson: async (input) => {
+    requestJson: async ({ signal, ...input }) => {
+      if (signal?.aborted) throw new Error('aborted')
+      const exchange = new Exchange(input, session)
+      const abort = () => exchange.fail(new Error('aborted'))
+      signal?.addEventListener('abort', abort)
+      running.add(exchange)
       try {
-        return await exchange(request, agent, input)
-      } catch (error) {
-        // The server may close an idle connection in the moment we use it (RFC 9112 §9.3.1); every call of ours is idempotent.
-        if (error instanceof StaleConnectionError) return await exchange(request, agent, input)
-        throw error
+        const answer = await exchange.answer
+        session = exchange.session
+        return answer
+      } finally {
+        running.delete(exchange)
+        signal?.removeEventListener('abort', abort)
       }
     },
-    close: () => agent.destroy(),
+    close: () => {
+      for (const exchange of running) exchange.fail(new Error('aborted'))
+    },
   }
 }
 
-class StaleConnectionError extends Error {}
+/** @typedef {Omit<Parameters<RequestJson>[0], 'signal'>} Input */
 
-/**
- * @param {typeof requestHttp} request
- * @param {Agent} agent
- * @param {Parameters<RequestJson>[0]} input
- * @returns {Promise<Answer>}
- */
-function exchange(request, agent, { method, url, token, body, timeoutMs, signal }) {
-  return new Promise((resolve, reject) => {
-    const payload = body === undefined ? null : Buffer.from(JSON.stringify(body), 'utf8')
-    const outgoing = request(url, {
-      method,
-      agent,
-      headers: {
-        authorization: `Bearer ${token}`,
-        accept: 'application/json',
-        'user-agent': 'patchcord-listener',
-        ...(payload !== null && { 'content-type': 'application/json', 'content-length': payload.length }),
-      },
-      ...(signal !== undefined && { signal }),
+class Exchange {
+  #reader = new HeadReader()
+  /** @type {import('./http-wire.mjs').Head | null} */
+  #head = null
+  /** @type {import('./http-wire.mjs').Body | null} */
+  #body = null
+  /** @type {import('node:net').Socket | null} */
+  #socket = null
+  #isOver = false
+  /** @type {(answer: Answer) => void} */
+  #resolve = () => {}
+  /** @type {(error: Error) => void} */
+  #reject = () => {}
+  #timer
+  /** @type {Buffer | undefined} */
+  session
+  /** @type {Promise<Answer>} */
+  answer
+
+  /** @param {Input} input @param {Buffer | undefined} session */
+  constructor(input, session) {
+    this.session = session
+    this.answer = new Promise((resolve, reject) => {
+      this.#resolve = resolve
+      this.#reject = reject
     })
-    let hasAnswer = false
     // One deadline for the whole exchange: an answer that drips byte by byte would outlive an idle time-out.
-    const timer = setTimeout(() => {
-      settle(new Error(`no answer within ${timeoutMs}ms`))
-      outgoing.destroy()
-    }, timeoutMs)
-    outgoing.on('response', (response) => {
-      hasAnswer = true
-      readBody(response).then((text) => {
-        clearTimeout(timer)
-        resolve({ status: response.statusCode ?? 0, json: parseObject(text), retryAfterMs: readRetryAfter(response) })
-      }, settle)
-    })
-    outgoing.on('error', (error) => {
-      const isStale = outgoing.reusedSocket && 'code' in error && /^(?:ECONNRESET|EPIPE)$/.test(String(error.code))
-      settle(isStale && !hasAnswer ? new StaleConnectionError(error.message) : error)
-    })
-    outgoing.on('close', () => {
-      // Once there is an answer, reading its body says how it ends, and may end after this event.
-      if (!hasAnswer) settle(new Error('the connection was closed without an answer'))
-    })
-    outgoing.end(payload)
+    this.#timer = setTimeout(() => this.fail(new Error(`no answer within ${input.timeoutMs}ms`)), input.timeoutMs)
+    this.#run(input).catch((error) => this.fail(error))
+  }
 
-    function settle(/** @type {Error} */ error) {
-      clearTimeout(timer)
-      reject(error)
+  /** @param {Input} input */
+  async #run({ method, url: address, token, body }) {
+    const url = new URL(address)
+    const payload = body === undefined ? '' : JSON.stringify(body)
+    const head = writeHead(method, url, {
+      authorization: `Bearer ${token}`,
+      accept: 'application/json',
+      'user-agent': 'patchcord-listener',
+      connection: 'close',
+      ...(payload !== '' && {
+        'content-type': 'application/json',
+        'content-length': String(Buffer.byteLength(payload)),
+      }),
+    })
+    const socket = await openSocket(url, this.session)
+    this.#socket = socket
+    socket.on('error', (error) => this.fail(error))
+    if (this.#isOver) return void socket.destroy()
+    socket.on('data', (chunk) => this.#receive(chunk))
+    socket.on('end', () => this.#body?.isWholeAtEnd && this.#succeed())
+    socket.on('close', () => this.fail(new Error(`the connection was closed ${this.#describeProgress()} an answer`)))
+    socket.write(head + payload)
+  }
+
+  /** @param {Buffer} chunk */
+  #receive(chunk) {
+    try {
+      this.#read(chunk)
+    } catch (error) {
+      this.fail(/** @type {Error} */ (error))
     }
-  })
+  }
+
+  /** @param {Buffer} chunk */
+  #read(chunk) {
+    if (this.#isOver) return
+    let bytes = chunk
+    if (this.#body === null) {
+      const found = this.#reader.push(chunk)
+      if (found === null) return
+      if (found.head.status === 101) throw new Error('the server changes the protocol unasked')
+      this.#head = found.head
+      this.#body = createBody(found.head, ANSWER_BYTES_MAX)
+      bytes = found.rest
+    }
+    this.#body.push(bytes)
+    if (this.#body.isWhole) this.#succeed()
+  }
+
+  #describeProgress() {
+    return this.#body === null ? 'without' : 'within'
+  }
+
+  #succeed() {
+    if (this.#isOver || this.#head === null || this.#body === null) return
+    const json = parseObject(this.#body.read().toString('utf8'))
+    // Only here has TLS been verified for certain.
+    if (this.#socket !== null && 'getSession' in this.#socket) this.session = readSession(this.#socket)
+    this.#finish()
+    this.#resolve({ status: this.#head.status, json, retryAfterMs: readRetryAfter(this.#head) })
+  }
+
+  /** Ends it without an answer. @param {Error} error */
+  fail(error) {
+    if (this.#isOver) return
+    this.#finish()
+    this.#reject(error)
+  }
+
+  #finish() {
+    this.#isOver = true
+    clearTimeout(this.#timer)
+    this.#socket?.destroy()
+  }
 }
 
-/** @param {import('node:http').IncomingMessage} response @returns {Promise<string>} */
-async function readBody(response) {
-  /** @type {Buffer[]} */
-  const chunks = []
-  let length = 0
-  for await (const chunk of response) {
-    length += chunk.length
-    // Leaving the loop destroys the response.
-    if (length > ANSWER_BYTES_MAX) throw new Error('the answer is too long')
-    chunks.push(chunk)
-  }
-  return Buffer.concat(chunks).toString('utf8')
+/** @param {import('node:net').Socket} socket of node:tls */
+function readSession(socket) {
+  return /** @type {import('node:tls').TLSSocket} */ (socket).getSession()
 }
 
 /** @param {string} text */
@@ -114,10 +171,4 @@ function parseObject(text) {
   } catch {
     return null
   }
-}
-
-/** @param {import('node:http').IncomingMessage} response RFC 9110 §10.2.3, the form in seconds */
-function readRetryAfter(response) {
-  const seconds = Number(response.headers['retry-after'])
-  return Number.isFinite(seconds) && seconds >= 0 && response.headers['retry-after'] !== '' ? seconds * 1000 : null
 }

@@ -20,19 +20,26 @@ const SLOW_SPREAD = 0.2
  * @property {AbortSignal} signal
  */
 
-/** @param {InboxCheckOptions} options @returns {{ request: () => void }} */
+/**
+ * @param {InboxCheckOptions} options
+ * @returns {{ request: (withinMs?: number) => void }} asks for a comparison that begins after this moment: at once, or within
+ *   the time, if none comes before for another reason
+ */
 export function createInboxCheck({ listPending, onPending, onRefused, log, times, signal }) {
   let isOwed = false
   let isRunning = false
   let isSlow = false
   /** @type {NodeJS.Timeout | undefined} */
   let slowTimer
-  signal.addEventListener('abort', () => clearTimeout(slowTimer), { once: true })
+  /** @type {NodeJS.Timeout | undefined} */
+  let soonTimer
+  signal.addEventListener('abort', clearTimers, { once: true })
 
   async function run() {
     const backoff = createBackoff(times.backoffMs)
     while (isOwed && !signal.aborted) {
       isOwed = false
+      clearTimers()
       const error = await compare()
       if (error === null) backoff.reset()
       else isOwed = true
@@ -68,11 +75,23 @@ export function createInboxCheck({ listPending, onPending, onRefused, log, times
     request()
   }
 
-  function request() {
+  function request(withinMs = 0) {
+    // The one that is owed has not begun.
+    if (isOwed || signal.aborted) return
+    if (withinMs > 0) {
+      soonTimer ??= setTimeout(request, withinMs)
+      return
+    }
     isOwed = true
-    if (isRunning || signal.aborted) return
+    if (isRunning) return
     isRunning = true
     void run()
+  }
+
+  function clearTimers() {
+    clearTimeout(slowTimer)
+    clearTimeout(soonTimer)
+    soonTimer = undefined
   }
 
   return { request }

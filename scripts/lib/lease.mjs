@@ -1,7 +1,9 @@
 /**
  * The lease that makes an agent wakeable in the eyes of others: renewed while this listener hears and is heard, told of every
- * line that was written. A lease call that fails never harms the listening.
+ * line that was written. A listener that no longer hears keeps it for as long as a reconnect may take, and then gives it back:
+ * what it still finds in the inbox it tells of, but nobody is to count on that. A lease call that fails never harms the listening.
  */
+import { monotonicMs } from './surroundings.mjs'
 import { describeError } from './text.mjs'
 
 /** The database takes one row per id; a call stays small. */
@@ -9,7 +11,7 @@ const ANNOUNCED_PER_CALL = 500
 
 /**
  * @typedef {object} LeaseOptions
- * @property {import('./api.mjs').Api} api
+ * @property {Pick<import('./api.mjs').Api, 'putLease' | 'deleteLease'>} api
  * @property {{ session: string, client: string, machine: string }} who
  * @property {() => boolean} isHeard whether stdout drains
  * @property {(text: string) => void} log
@@ -25,6 +27,8 @@ export class Lease {
   /** Ids whose line was written and which the server has not confirmed. @type {string[]} */
   #announced = []
   #isHearing = false
+  /** Until then a listener that does not hear may keep what it has. */
+  #graceEndsAt
   #isHeld = false
   #isCalling = false
   #isEnded = false
@@ -39,12 +43,15 @@ export class Lease {
     this.#isHeard = isHeard
     this.#log = log
     this.#times = times
+    this.#graceEndsAt = monotonicMs() + times.leaseGraceMs
   }
 
-  /** Whether Realtime is joined. When it no longer is, the lease is left to run out unless it soon is again. @param {boolean} isHearing */
+  /** Whether Realtime is joined. @param {boolean} isHearing */
   setHearing(isHearing) {
+    if (isHearing === this.#isHearing) return
     this.#isHearing = isHearing
-    if (isHearing) this.#plan(0)
+    this.#graceEndsAt = monotonicMs() + this.#times.leaseGraceMs
+    this.#plan(isHearing ? 0 : this.#times.leaseGraceMs)
   }
 
   /** @param {string} id a message whose line was written just now */
@@ -53,16 +60,38 @@ export class Lease {
     this.#plan(this.#times.leaseAfterLineMs)
   }
 
+  get #isWakeable() {
+    return this.#isHearing || monotonicMs() < this.#graceEndsAt
+  }
+
   /** @param {number} ms */
   #plan(ms) {
     clearTimeout(this.#timer)
-    if (!this.#isEnded) this.#timer = setTimeout(() => void this.#renew(), ms)
+    if (!this.#isEnded) this.#timer = setTimeout(() => void this.#act(), ms)
+  }
+
+  async #act() {
+    if (this.#isCalling) return this.#plan(this.#times.leaseAfterLineMs)
+    const isTold = this.#announced.length > 0 && this.#isHeard()
+    this.#isCalling = true
+    if (isTold || (this.#isHearing && this.#isHeard())) await this.#renew()
+    if (!this.#isWakeable && this.#isHeld) await this.#giveBack()
+    this.#isCalling = false
+    this.#planNext()
+  }
+
+  #planNext() {
+    const untilGraceEnds = this.#graceEndsAt - monotonicMs()
+    if (this.#announced.length > 0 && this.#lastProblem === '' && this.#isHeard()) {
+      this.#plan(this.#times.leaseAfterLineMs)
+    } else if (this.#isHearing && !this.#isHeld) {
+      // It came back while the lease was being given back.
+      this.#plan(this.#isHeard() ? 0 : this.#times.leaseMs)
+    } else if (this.#isHearing || this.#announced.length > 0) this.#plan(this.#times.leaseMs)
+    else if (this.#isHeld) this.#plan(Math.max(untilGraceEnds, 0) + 1)
   }
 
   async #renew() {
-    if (this.#isCalling) return this.#plan(this.#times.leaseAfterLineMs)
-    if (!this.#isHeard() || (!this.#isHearing && this.#announced.length === 0)) return this.#plan(this.#times.leaseMs)
-    this.#isCalling = true
     // From here on, as a call that is cut off may have reached the server all the same.
     this.#isHeld = true
     const told = this.#announced.slice(0, ANNOUNCED_PER_CALL)
@@ -73,9 +102,12 @@ export class Lease {
     } catch (error) {
       this.#complain(describeError(error))
     }
-    this.#isCalling = false
-    const hasMore = this.#announced.length > 0 && this.#lastProblem === ''
-    this.#plan(hasMore ? this.#times.leaseAfterLineMs : this.#times.leaseMs)
+  }
+
+  /** If that fails it runs out by itself. @param {number} [timeoutMs] */
+  async #giveBack(timeoutMs = this.#times.httpMs) {
+    this.#isHeld = false
+    await this.#api.deleteLease(this.#who.session, timeoutMs).catch(() => {})
   }
 
   /** The same problem is told once, not every 30 s. @param {string} problem */
@@ -88,8 +120,6 @@ export class Lease {
   async end() {
     this.#isEnded = true
     clearTimeout(this.#timer)
-    if (!this.#isHeld) return
-    this.#isHeld = false
-    await this.#api.deleteLease(this.#who.session, this.#times.exitMs).catch(() => {})
+    if (this.#isHeld) await this.#giveBack(this.#times.exitMs)
   }
 }

@@ -3,6 +3,7 @@
  * made of counts and names only. Claude Code's Monitor suppresses and then stops what is faster than a bucket of 10 lines
  * with one more every 2 s; what comes faster is counted into the next line.
  */
+import { monotonicMs } from './surroundings.mjs'
 import { isName, toOneLine } from './text.mjs'
 
 const PREFIX = 'PATCHCORD: '
@@ -43,13 +44,13 @@ export class Lines {
     this.#times = times
     this.#onClosed = onClosed
     this.#tokens = times.lineBurst
-    this.#refilledAt = performance.now()
+    this.#refilledAt = monotonicMs()
     stream.on('error', () => this.#onClosed())
   }
 
   /** False while a reader has stopped reading: nobody hears this listener then. */
   get isDrained() {
-    return this.#writingSince === null || performance.now() - this.#writingSince < this.#times.stalledMs
+    return this.#writingSince === null || monotonicMs() - this.#writingSince < this.#times.stalledMs
   }
 
   /**
@@ -111,13 +112,13 @@ export class Lines {
   async #writeNext() {
     const { text, onWritten } = this.#takeLine()
     this.#tokens -= 1
-    this.#nextAt = performance.now() + this.#times.lineGapMs
+    this.#nextAt = monotonicMs() + this.#times.lineGapMs
     await this.#write(text, onWritten)
     this.#plan()
   }
 
   #msUntilAllowed() {
-    const now = performance.now()
+    const now = monotonicMs()
     const gained = Math.floor((now - this.#refilledAt) / this.#times.lineRefillMs)
     if (gained > 0) {
       this.#tokens = Math.min(this.#times.lineBurst, this.#tokens + gained)
@@ -131,7 +132,7 @@ export class Lines {
 
   /** @param {string} text @param {(() => void)[]} onWritten @returns {Promise<void>} never rejects */
   #write(text, onWritten) {
-    this.#writingSince ??= performance.now()
+    this.#writingSince ??= monotonicMs()
     return new Promise((resolve) => {
       this.#stream.write(`${PREFIX}${text}\n`, (error) => {
         this.#writingSince = null

@@ -1,14 +1,13 @@
 /** The life of one identity: ticket, pidfile (or standing by), then listening, until it is stopped or a fault is final. */
-import { Announcements } from './announcements.mjs'
 import { createApi } from './api.mjs'
 import { createBackoff, sleep } from './backoff.mjs'
-import { Lease } from './lease.mjs'
-import { Pidfile, prepareRuntimeFolder } from './pidfile.mjs'
-import { StatusWriter } from './status-writer.mjs'
-import { FatalError, getTicketWithRetry, Subscription } from './subscription.mjs'
+import { FatalError, getTicketWithRetry } from './ticket.mjs'
 
 /**
  * @typedef {{ kind: 'stopped' } | { kind: 'fatal', text: string } | { kind: 'duplicate', pid: number }} Outcome
+ *
+ * @typedef {{ kind: 'standing by', pid: number } | { kind: 'connected' } | { kind: 'deaf' }} State
+ *   What a listener is at this moment, once it knows which agent it is. Deaf: it connects, again or for the first time.
  *
  * @typedef {object} ListenerOptions
  * @property {import('./mcp-json.mjs').Identity} identity
@@ -17,30 +16,35 @@ import { FatalError, getTicketWithRetry, Subscription } from './subscription.mjs
  * @property {import('./lines.mjs').Lines} lines
  * @property {(text: string) => void} log
  * @property {() => Promise<void>} onAccepted the server has given a first ticket
+ * @property {(state: State) => void} onState each change of it
  */
 
 export class Listener {
   #options
   #stopping = new AbortController()
-  #announcements
-  /** @type {Lease | null} */
+  /** For the whole life: nothing is told twice. @type {import('./announcements.mjs').Announcements | null} */
+  #announcements = null
+  /** @type {import('./lease.mjs').Lease | null} */
   #lease = null
-  /** @type {Pidfile | null} */
+  /** @type {import('./pidfile.mjs').Pidfile | null} */
   #pidfile = null
-  /** @type {StatusWriter | null} */
+  /** @type {import('./status-writer.mjs').StatusWriter | null} */
   #status = null
-  /** @type {Subscription | null} */
+  #prepareFolder = () => ''
+  /** @type {import('./subscription.mjs').Subscription | null} */
   #subscription = null
+  /** Ends the listening of this moment. */
+  #losing = new AbortController()
+  /** The listener that has taken our place. @type {number | null} */
+  #rival = null
+  /** @type {State['kind'] | null} */
+  #state = null
   /** @type {Promise<Outcome> | null} */
   #running = null
 
   /** @param {ListenerOptions} options */
   constructor(options) {
     this.#options = options
-    this.#announcements = new Announcements({
-      speak: (kind, from, onWritten) => options.lines.add(kind, from, onWritten),
-      onWritten: (id) => this.#lease?.noteAnnounced(id),
-    })
   }
 
   /** @returns {Promise<Outcome>} */
@@ -55,6 +59,7 @@ export class Listener {
   /** Gives back the lease and the pidfile. @returns {Promise<void>} */
   async stop() {
     this.#stopping.abort()
+    this.#losing.abort()
     await this.#running?.catch(() => {})
   }
 
@@ -68,22 +73,39 @@ export class Listener {
     this.#subscription?.reconnect()
   }
 
+  /** To be called every few seconds: is the agent still ours on this machine? */
+  tick() {
+    if (this.#subscription === null || this.#pidfile === null || this.#pidfile.isInPlace) return
+    try {
+      this.#prepareFolder()
+      this.#rival = this.#pidfile.check()
+    } catch {
+      // The runtime folder may be gone for good; that must not end a listener that hears.
+      return
+    }
+    if (this.#rival !== null) this.#losing.abort()
+  }
+
+  /** @param {State} state */
+  #setState(state) {
+    if (state.kind === this.#state) return
+    this.#state = state.kind
+    this.#options.onState(state)
+  }
+
   /** @returns {Promise<Outcome>} */
   async #run() {
     const { identity, settings } = this.#options
     const { signal } = this.#stopping
-    const api = await createApi({ ...identity, timeoutMs: settings.times.httpMs, signal })
+    const api = createApi({ ...identity, timeoutMs: settings.times.httpMs, signal })
     try {
-      let isFirst = true
-      while (!signal.aborted) {
-        const ticket = await this.#getTicket(api)
-        if (ticket === null) break
-        if (isFirst) await this.#noteAccepted(ticket)
-        isFirst = false
-        const claim = await this.#claim(ticket)
+      const [first, parts] = await Promise.all([this.#getTicket(api), loadParts()])
+      if (first !== null) await this.#noteAccepted(first)
+      for (let ticket = first; ticket !== null && !signal.aborted; ticket = await this.#getTicket(api)) {
+        const claim = await this.#claim(parts, ticket)
         if (claim.pid !== null) return { kind: 'duplicate', pid: claim.pid }
         // After standing by, the ticket of before may be old.
-        const pid = await this.#listen(api, claim.hasWaited ? null : ticket)
+        const pid = await this.#listen(parts, api, claim.hasWaited ? null : ticket)
         if (pid !== null && !this.#options.isAuto) return { kind: 'duplicate', pid }
       }
       return { kind: 'stopped' }
@@ -111,88 +133,82 @@ export class Listener {
   }
 
   /**
-   * @param {import('./api.mjs').Ticket} ticket
+   * @param {Parts} parts @param {import('./api.mjs').Ticket} ticket
    * @returns {Promise<{ pid: number | null, hasWaited: boolean }>} pid null: the pidfile is ours, or we are being stopped
    */
-  async #claim({ agent, namespaces }) {
+  async #claim({ Pidfile, prepareRuntimeFolder, StatusWriter }, { agent, namespaces }) {
     const { identity, settings, isAuto, log } = this.#options
+    const { runtimeFolders, times } = settings
     const [namespace = ''] = namespaces
-    const folder = openRuntimeFolder(settings.runtimeFolders)
+    this.#prepareFolder = () => prepareRuntimeFolder(runtimeFolders)
+    const folder = orFail(this.#prepareFolder)
     const pidfile = new Pidfile({ folder, origin: identity.origin, namespace, agent })
     this.#pidfile = pidfile
     this.#status = new StatusWriter({ folder, identity, agent, namespace, log })
     for (let tries = 0; ; tries++) {
-      const pid = this.#stopping.signal.aborted ? null : pidfile.claim()
+      const pid = this.#stopping.signal.aborted ? null : orFail(() => pidfile.claim())
       if (pid === null || !isAuto) return { pid, hasWaited: tries > 0 }
-      if (tries === 0) log(`standing by: already running (pid ${pid})`)
-      await sleep(settings.times.standbyMs, this.#stopping.signal)
+      this.#setState({ kind: 'standing by', pid })
+      await sleep(times.standbyMs, this.#stopping.signal)
     }
   }
 
   /**
-   * @param {import('./api.mjs').Api} api @param {import('./api.mjs').Ticket | null} ticket
+   * @param {Parts} parts @param {import('./api.mjs').Api} api @param {import('./api.mjs').Ticket | null} ticket
    * @returns {Promise<number | null>} the pid of a listener that has taken our place, null when stopped
    */
-  async #listen(api, ticket) {
+  async #listen({ Subscription, Lease, Announcements }, api, ticket) {
     const { settings, lines, log } = this.#options
-    const { times } = settings
-    const losing = new AbortController()
-    const signal = AbortSignal.any([this.#stopping.signal, losing.signal])
-    const lease = new Lease({ api, who: pickWho(settings), isHeard: () => lines.isDrained, log, times })
+    const { session, client, machine, times } = settings
+    const lease = new Lease({ api, who: { session, client, machine }, isHeard: () => lines.isDrained, log, times })
     this.#lease = lease
-    this.#subscription = new Subscription({
-      api,
-      ticket,
-      announcements: this.#status?.watch(this.#announcements) ?? this.#announcements,
-      lease: {
-        setHearing: (isHearing) => {
-          lease.setHearing(isHearing)
-          this.#status?.setConnected(isHearing)
-        },
-      },
-      log,
-      times,
-      signal,
+    this.#rival = null
+    this.#losing = new AbortController()
+    if (this.#stopping.signal.aborted) this.#losing.abort()
+    this.#setState({ kind: 'deaf' })
+    const onHearing = (/** @type {boolean} */ isHearing) => {
+      lease.setHearing(isHearing)
+      this.#status?.setConnected(isHearing)
+      this.#setState({ kind: isHearing ? 'connected' : 'deaf' })
+    }
+    const { signal } = this.#losing
+    this.#announcements ??= new Announcements({
+      speak: (kind, from, onWritten) => lines.add(kind, from, onWritten),
+      onWritten: (id) => this.#lease?.noteAnnounced(id),
     })
-    /** @type {number | null} */
-    let rival = null
-    const timer = setInterval(() => {
-      rival = this.#checkPidfile()
-      if (rival !== null) losing.abort()
-    }, times.standbyMs)
+    const announcements = this.#status?.watch(this.#announcements) ?? this.#announcements
+    this.#subscription = new Subscription({ api, ticket, announcements, onHearing, log, times, signal })
     try {
       await this.#subscription.run()
-      return rival
+      return this.#rival
     } finally {
-      clearInterval(timer)
       this.#subscription = null
       this.#status?.end()
       await lease.end()
     }
   }
-
-  /** @returns {number | null} */
-  #checkPidfile() {
-    try {
-      prepareRuntimeFolder(this.#options.settings.runtimeFolders)
-      return this.#pidfile?.check() ?? null
-    } catch {
-      // The runtime folder may be gone for good; that must not end a listener that hears.
-      return null
-    }
-  }
 }
 
-/** @param {string[]} folders */
-function openRuntimeFolder(folders) {
+/**
+ * What is needed after the first answer of the server only, and can be loaded while that is under way.
+ * @typedef {Awaited<ReturnType<typeof loadParts>>} Parts
+ */
+async function loadParts() {
+  const [subscription, lease, announcements, pidfile, status] = await Promise.all([
+    import('./subscription.mjs'),
+    import('./lease.mjs'),
+    import('./announcements.mjs'),
+    import('./pidfile.mjs'),
+    import('./status-writer.mjs'),
+  ])
+  return { ...subscription, ...lease, ...announcements, ...pidfile, ...status }
+}
+
+/** A pidfile that cannot be had is final. @template T @param {() => T} act @returns {T} */
+function orFail(act) {
   try {
-    return prepareRuntimeFolder(folders)
+    return act()
   } catch (error) {
     throw new FatalError(error instanceof Error ? error.message : String(error))
   }
-}
-
-/** @param {import('./config.mjs').Settings} settings */
-function pickWho({ session, client, machine }) {
-  return { session, client, machine }
 }

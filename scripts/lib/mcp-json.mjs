@@ -1,5 +1,6 @@
 /** Finds the Patchcord identities of a project in `.mcp.json`, without trusting the file further than needed. */
-import { closeSync, constants, existsSync, fstatSync, openSync, readFileSync } from 'node:fs'
+// Not node:fs: what it exports loads more than the start needs.
+import { constants, open, stat } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { isRecord, toOneLine } from './text.mjs'
 import { isTokenText } from './tokens.mjs'
@@ -43,8 +44,8 @@ export async function discoverIdentities({ folder, pair, lookup }) {
   let problem = `no .mcp.json in ${folder}`
   let isBroken = false
   let fingerprint = ''
-  for (const file of listCandidates(folder)) {
-    const found = readMcpJson(file)
+  for (const file of await listCandidates(folder)) {
+    const found = await readMcpJson(file)
     if (found === null) continue
     fingerprint += `${file} ${found.fingerprint}\n`
     if (found.problem !== null) {
@@ -73,40 +74,39 @@ function discoverPair({ url, token }) {
   }
 }
 
-/** @param {string} folder @returns {string[]} nearest first */
-function listCandidates(folder) {
+/** @param {string} folder @returns {Promise<string[]>} nearest first */
+async function listCandidates(folder) {
   const files = []
   for (let current = folder; ; current = dirname(current)) {
     files.push(join(current, '.mcp.json'))
     // `.git` is a folder in a clone and a file in a worktree or submodule.
-    if (existsSync(join(current, '.git'))) return files
+    if (await stat(join(current, '.git')).then(Boolean, () => false)) return files
     if (dirname(current) === current) return files.slice(0, 1)
   }
 }
 
 /**
  * @param {string} file
- * Synchronously: it is a small file, and the detour over other threads costs a hook milliseconds.
- * @returns {{ servers: Record<string, unknown>, problem: string | null, fingerprint: string } | null} null: no such file
+ * @returns {Promise<{ servers: Record<string, unknown>, problem: string | null, fingerprint: string } | null>} null: no such file
  */
-function readMcpJson(file) {
+async function readMcpJson(file) {
   let handle
   try {
     // O_NONBLOCK: a named pipe in a cloned repository must not hold us for ever.
-    handle = openSync(file, constants.O_RDONLY | (constants.O_NONBLOCK ?? 0))
+    handle = await open(file, constants.O_RDONLY | (constants.O_NONBLOCK ?? 0))
   } catch (error) {
     const code = error instanceof Error && 'code' in error ? String(error.code) : 'unreadable'
     if (code === 'ENOENT' || code === 'ENOTDIR') return null
     return { servers: {}, problem: `.mcp.json parse error: ${code}`, fingerprint: code }
   }
   try {
-    const stats = fstatSync(handle)
+    const stats = await handle.stat()
     const fingerprint = `${stats.ino} ${stats.size} ${stats.mtimeMs}`
     if (!stats.isFile()) return { servers: {}, problem: '.mcp.json parse error: not a file', fingerprint }
     if (stats.size > FILE_BYTES_MAX) return { servers: {}, problem: '.mcp.json parse error: over 1 MiB', fingerprint }
-    return { ...parseMcpJson(readFileSync(handle, 'utf8')), fingerprint }
+    return { ...parseMcpJson(await handle.readFile('utf8')), fingerprint }
   } finally {
-    closeSync(handle)
+    await handle.close()
   }
 }
 

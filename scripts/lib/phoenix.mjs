@@ -12,9 +12,9 @@ import { isRecord, toOneLine } from './text.mjs'
 /**
  * @typedef {object} PhoenixEvents
  * @property {(text: string) => void} send
- * @property {(topic: string) => void} onJoined
+ * @property {(topic: string) => void} onJoined accepted, and confirmed where it has to be
  * @property {(reason: string) => void} onFailure a refused or late join, a system error, phx_close, phx_error, a dead heartbeat
- * @property {(topic: string) => void} onSystem a system message that is no error
+ * @property {(topic: string) => void} onSystem a system message that neither is an error nor confirms a join
  * @property {(topic: string, event: string, payload: Record<string, unknown>) => void} onMessage of a joined topic
  *
  * @typedef {{ heartbeatMs: number, heartbeatReplyMs: number, joinMs: number, subscribedMs: number }} PhoenixTimes
@@ -113,10 +113,8 @@ export class Phoenix {
     clearTimeout(topic.timer)
     if (payload.status !== 'ok') return this.#fail(`join refused: ${describeReply(payload)}`)
     topic.state = 'joined'
-    if (!topic.isConfirmed) {
-      topic.timer = setTimeout(() => this.#fail('postgres_changes was not confirmed'), this.#times.subscribedMs)
-    }
-    this.#events.onJoined(name)
+    if (topic.isConfirmed) return this.#events.onJoined(name)
+    topic.timer = setTimeout(() => this.#fail('postgres_changes was not confirmed'), this.#times.subscribedMs)
   }
 
   /** @param {Topic} topic @param {string} event @param {unknown} ref */
@@ -130,11 +128,11 @@ export class Phoenix {
   /** @param {string} name @param {Topic} topic @param {Record<string, unknown>} payload */
   #receiveSystem(name, topic, payload) {
     if (payload.status === 'error') return this.#fail(`system: ${toOneLine(payload.message, 200)}`)
-    if (payload.extension === 'postgres_changes' && payload.status === 'ok' && topic.state === 'joined') {
-      clearTimeout(topic.timer)
-      topic.isConfirmed = true
-    }
-    this.#events.onSystem(name)
+    const isConfirming = payload.extension === 'postgres_changes' && payload.status === 'ok'
+    if (!isConfirming || topic.isConfirmed || topic.state !== 'joined') return this.#events.onSystem(name)
+    clearTimeout(topic.timer)
+    topic.isConfirmed = true
+    this.#events.onJoined(name)
   }
 
   /** @param {string} reason */

@@ -3,9 +3,10 @@
  * The file holds three lines: pid, start time of that process, identity. A pid alone is not believed, as pids are reused.
  */
 import { createHash, randomBytes } from 'node:crypto'
-import { linkSync, lstatSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { linkSync, lstatSync, readFileSync, unlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { isAlive, readStartTime } from './processes.mjs'
+import { readStartTime } from './processes.mjs'
+import { isAlive } from './surroundings.mjs'
 
 export { prepareRuntimeFolder } from './runtime-folder.mjs'
 
@@ -48,23 +49,25 @@ export class Pidfile {
     return file === undefined ? null : this.#take(file)
   }
 
+  /** The file is the one that this process wrote. */
+  get isInPlace() {
+    return this.#held !== null && readText(this.#held.file) === this.#held.text
+  }
+
   /**
    * Whether this process still is the listener; a file that was cleaned away is written again.
    * @returns {number | null} null: yes; else the pid of another
    */
   check() {
-    const held = this.#held
-    if (held === null) return this.claim()
-    if (readText(held.file) === held.text) return null
+    if (this.isInPlace) return null
     this.#held = null
     return this.claim()
   }
 
   /** Removes the file if it is still the one this process wrote. */
   release() {
-    const held = this.#held
+    if (this.#held !== null && this.isInPlace) removeFile(this.#held.file)
     this.#held = null
-    if (held !== null && readText(held.file) === held.text) rmSync(held.file, { force: true })
   }
 
   /** @param {string} file @returns {number | null} */
@@ -93,14 +96,14 @@ export class Pidfile {
     const lock = `${file}.lock`
     if (!createWhole(lock, text)) {
       // Its owner was killed within the microseconds of holding it.
-      if (this.#readLive(lock) === null) rmSync(lock, { force: true })
+      if (this.#readLive(lock) === null) removeFile(lock)
       return false
     }
     try {
-      if (this.#readLive(file) === null) rmSync(file, { force: true })
+      if (this.#readLive(file) === null) removeFile(file)
       return true
     } finally {
-      rmSync(lock, { force: true })
+      removeFile(lock)
     }
   }
 
@@ -131,7 +134,16 @@ function createWhole(file, text) {
     // A file system without hard links.
     return createExclusive(file, text)
   } finally {
-    rmSync(temporary, { force: true })
+    removeFile(temporary)
+  }
+}
+
+/** @param {string} file which may be gone */
+function removeFile(file) {
+  try {
+    unlinkSync(file)
+  } catch (error) {
+    if (!hasCode(error, 'ENOENT')) throw error
   }
 }
 

@@ -1,20 +1,8 @@
-/** Questions about processes of this machine: is it alive, when did it start. */
-import { execFileSync } from 'node:child_process'
+/** When a process of this machine started. */
 import { readFileSync } from 'node:fs'
 
-/**
- * @param {number} pid
- * @param {(pid: number, signal: 0) => unknown} [kill]
- */
-export function isAlive(pid, kill = process.kill) {
-  try {
-    kill(pid, 0)
-    return true
-  } catch (error) {
-    // EPERM: it exists and belongs to somebody else, which is alive all the same.
-    return error instanceof Error && 'code' in error && error.code === 'EPERM'
-  }
-}
+/** Only where there is no /proc: it takes its time to load. */
+const childProcess = /^(?:linux|win32)$/.test(process.platform) ? null : await import('node:child_process')
 
 /**
  * When the process started, as a text that differs for two processes with the same pid; null: unknown or not running.
@@ -22,9 +10,9 @@ export function isAlive(pid, kill = process.kill) {
  */
 export function readStartTime(pid) {
   if (process.platform === 'linux') return readLinuxStartTime(pid)
-  if (process.platform === 'win32') return null
+  if (childProcess === null) return null
   try {
-    const output = execFileSync('ps', ['-o', 'lstart=', '-p', String(pid)], {
+    const output = childProcess.execFileSync('ps', ['-o', 'lstart=', '-p', String(pid)], {
       encoding: 'utf8',
       timeout: 2_000,
       stdio: ['ignore', 'pipe', 'ignore'],
@@ -46,29 +34,4 @@ function readLinuxStartTime(pid) {
   } catch {
     return null
   }
-}
-
-/**
- * Calls `onGone` once when the parent has ended, and `onSlept` after each time in which nothing here ran: a sleep of the
- * machine, during which the clock of the timers stands still on Linux and goes on elsewhere, or a stopped process.
- * @param {{ clientPid: number | null, everyMs: number, sleptMs: number, onGone: () => void, onSlept: () => void,
- *   wallClock?: () => number }} options
- * @returns {() => void} stops watching
- */
-export function watchSurroundings({ clientPid, everyMs, sleptMs, onGone, onSlept, wallClock = Date.now }) {
-  const parent = process.ppid
-  const watched = clientPid !== null && isAlive(clientPid) ? clientPid : null
-  let before = { wall: wallClock(), timers: performance.now() }
-  const timer = setInterval(() => {
-    const isGone = process.ppid !== parent || !isAlive(parent) || (watched !== null && !isAlive(watched))
-    if (isGone) {
-      clearInterval(timer)
-      return onGone()
-    }
-    const now = { wall: wallClock(), timers: performance.now() }
-    // The wall clock may be set; to take that for a sleep costs one reconnect.
-    if (Math.max(now.wall - before.wall, now.timers - before.timers) - everyMs > sleptMs) onSlept()
-    before = now
-  }, everyMs)
-  return () => clearInterval(timer)
 }

@@ -131,7 +131,7 @@ function isCount(value) {
 /** @param {Status} status whose pid may have been given to another process since */
 async function isRunning({ pid, started }) {
   // Where no listener was ever started, a hook need not load this.
-  const { isAlive, readStartTime } = await import('./processes.mjs')
+  const [{ readStartTime }, { isAlive }] = await Promise.all([import('./processes.mjs'), import('./surroundings.mjs')])
   if (pid < 2 || !isAlive(pid)) return false
   const now = readStartTime(pid)
   return now === null || started === '' || now === started

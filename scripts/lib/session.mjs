@@ -1,18 +1,20 @@
 /** One connection to Realtime, from the handshake to the first failure: socket, topics, heartbeat, fresh tickets. */
 import { ApiError, readRetryAfterMs } from './api.mjs'
 import { Phoenix } from './phoenix.mjs'
+import { monotonicMs } from './surroundings.mjs'
 import { describeError, toOneLine } from './text.mjs'
 import { WebSocketClient } from './ws.mjs'
 
 /** However short a ticket's life is, the server is not asked more often. */
 const REFRESH_MS_MIN = 250
+/** Supabase sends no more than 3 MB; parsing 16 MiB of brackets takes 700 MB. */
+const MESSAGE_BYTES_MAX = 4 * 1024 * 1024
 
 /**
  * @typedef {object} SessionEvents
  * @property {(text: string) => void} log
  * @property {() => void} onJoined every topic is joined, at first and again after each fresh ticket
- * @property {() => void} onHint something happened that may have cost messages: the inbox is to be compared
- * @property {() => void} onSystem a system message that is no error
+ * @property {() => void} onSystem a system message that is no error and confirms no join
  * @property {(event: string, payload: Record<string, unknown>) => void} onMessage
  * @property {() => Promise<import('./api.mjs').Ticket>} getTicket
  *
@@ -23,13 +25,13 @@ const REFRESH_MS_MIN = 250
 /**
  * Runs until the connection is of no use any more or the signal aborts; never rejects. The reason has been logged.
  * @param {Ticket} ticket @param {SessionEvents} events @param {Times} times @param {AbortSignal} signal
- * @returns {Promise<void>}
+ * @returns {Promise<{ retryAfterMs: number }>} for how long the server asked to be left alone, 0 if it did not
  */
 export function runSession(ticket, events, times, signal) {
   return new Promise((resolve) => {
-    const session = new Session(ticket, events, times, () => {
+    const session = new Session(ticket, events, times, (retryAfterMs) => {
       signal.removeEventListener('abort', stop)
-      resolve()
+      resolve({ retryAfterMs })
     })
     const stop = () => session.stop()
     signal.addEventListener('abort', stop, { once: true })
@@ -49,19 +51,19 @@ class Session {
   #expiresAt
   #isEnded = false
 
-  /** @param {Ticket} ticket @param {SessionEvents} events @param {Times} times @param {() => void} onEnd */
+  /** @param {Ticket} ticket @param {SessionEvents} events @param {Times} times @param {(retryAfterMs: number) => void} onEnd */
   constructor(ticket, events, times, onEnd) {
     this.#ticket = ticket
     this.#events = events
     this.#times = times
     this.#onEnd = onEnd
-    this.#expiresAt = performance.now() + ticket.expiresInMs
+    this.#expiresAt = monotonicMs() + ticket.expiresInMs
     this.#phoenix = new Phoenix(
       {
         send: (text) => this.#socket.sendText(text),
         onJoined: () => this.#noteJoined(),
         onFailure: (reason) => this.#fail(reason),
-        onSystem: () => this.#noteSystem(),
+        onSystem: () => this.#events.onSystem(),
         onMessage: (_topic, event, payload) => this.#events.onMessage(event, payload),
       },
       times,
@@ -74,7 +76,7 @@ class Session {
         onText: (text) => this.#phoenix.receive(text),
         onClose: (end) => this.#noteClosed(end),
       },
-      { handshakeMs: times.handshakeMs },
+      { handshakeMs: times.handshakeMs, messageBytesMax: MESSAGE_BYTES_MAX },
     )
   }
 
@@ -89,13 +91,6 @@ class Session {
   }
 
   #noteJoined() {
-    this.#events.onHint()
-    if (this.#phoenix.isJoined) this.#events.onJoined()
-  }
-
-  #noteSystem() {
-    this.#events.onSystem()
-    // The message that confirms postgres_changes is what a join waits for.
     if (this.#phoenix.isJoined) this.#events.onJoined()
   }
 
@@ -116,7 +111,7 @@ class Session {
       if (ticket.url.href.split('?')[0] !== this.#ticket.url.href.split('?')[0])
         return this.#fail('the server has moved')
       this.#ticket = ticket
-      this.#expiresAt = performance.now() + ticket.expiresInMs
+      this.#expiresAt = monotonicMs() + ticket.expiresInMs
       this.#joinAll()
       this.#events.log('token refreshed')
       this.#planRefresh()
@@ -125,7 +120,7 @@ class Session {
       this.#events.log(`ticket refresh failed: ${describeError(error)}`)
       // The main loop asks a second time and knows what is final; any other fault leaves us hearing until the ticket ends.
       if (error instanceof ApiError && error.fatalText !== null) return this.#fail('the server refuses the token')
-      const left = this.#expiresAt - performance.now()
+      const left = this.#expiresAt - monotonicMs()
       if (left <= 0) return this.#fail('the ticket has expired')
       const wait = Math.max(left / 4, Math.min(left, Math.max(1_000, readRetryAfterMs(error))))
       this.#refreshTimer = setTimeout(() => void this.#refresh(), wait)
@@ -133,10 +128,10 @@ class Session {
   }
 
   /** @param {import('./ws.mjs').WebSocketEnd} end */
-  #noteClosed({ code, reason, error }) {
+  #noteClosed({ code, reason, error, retryAfterMs = 0 }) {
     if (error !== null) this.#events.log(`ws error: ${toOneLine(error, 200)}`)
     this.#events.log(`ws closed (code=${code}${reason === '' || error !== null ? '' : ` ${toOneLine(reason, 123)}`})`)
-    this.#end()
+    this.#end(retryAfterMs)
   }
 
   /** A failure of the channel layer: the socket may look alive and is of no use. @param {string} reason */
@@ -152,11 +147,11 @@ class Session {
     this.#socket.leave()
   }
 
-  #end() {
+  #end(retryAfterMs = 0) {
     if (this.#isEnded) return
     this.#isEnded = true
     clearTimeout(this.#refreshTimer)
     this.#phoenix.end()
-    this.#onEnd()
+    this.#onEnd(retryAfterMs)
   }
 }

@@ -1,15 +1,15 @@
 /**
  * Listening for one agent until it is told to stop. Realtime is a hint, the inbox is the truth: the two are compared at the
- * start, after every join, system message, error and close, and every few minutes.
+ * start, after every join, system message, error and close, and every few minutes. What comes in a row is one comparison: it
+ * only has to begin after the last of them.
  */
-import { ApiError, isMessageId, readRetryAfterMs } from './api.mjs'
-import { createBackoff, sleep } from './backoff.mjs'
+import { isMessageId } from './api.mjs'
+import { createBackoff, sleep, spreadAskedWait } from './backoff.mjs'
 import { createInboxCheck } from './inbox-check.mjs'
 import { runSession } from './session.mjs'
-import { describeError, isRecord } from './text.mjs'
-
-/** What no later try can mend; the message is the contract's sentence. */
-export class FatalError extends Error {}
+import { monotonicMs } from './surroundings.mjs'
+import { isRecord } from './text.mjs'
+import { getTicketWithRetry } from './ticket.mjs'
 
 /**
  * @typedef {import('./api.mjs').Ticket} Ticket
@@ -18,7 +18,7 @@ export class FatalError extends Error {}
  * @property {import('./api.mjs').Api} api
  * @property {Ticket | null} ticket a fresh one, if there is one already
  * @property {Pick<import('./announcements.mjs').Announcements, 'compare' | 'hear'>} announcements
- * @property {Pick<import('./lease.mjs').Lease, 'setHearing'>} lease
+ * @property {(isHearing: boolean) => void} onHearing whether every topic is joined; may be told the same again
  * @property {(text: string) => void} log
  * @property {import('./config.mjs').Times} times
  * @property {AbortSignal} signal
@@ -31,6 +31,8 @@ export class Subscription {
   /** Ends the session or the wait of this moment. */
   #interruption = new AbortController()
   #joinedAt = 0
+  #isHearing = false
+  #isFirst = true
   /** @type {Set<NodeJS.Timeout>} */
   #dueTimers = new Set()
 
@@ -43,7 +45,7 @@ export class Subscription {
       listPending: api.listPending,
       onPending: (pending, isSlow) => {
         const found = announcements.compare(pending)
-        if (isSlow && found > 0) this.#noteDeaf(found)
+        if (isSlow && found > 0 && this.#isHearing) this.#noteDeaf(found)
       },
       onRefused: () => this.#interruption.abort(),
       log,
@@ -54,11 +56,10 @@ export class Subscription {
 
   /** Resolves when the signal aborts. @returns {Promise<void>} @throws {FatalError} */
   async run() {
-    const { signal, lease } = this.#options
+    const { signal, onHearing } = this.#options
     const interrupt = () => this.#interruption.abort()
     signal.addEventListener('abort', interrupt)
     try {
-      this.#check.request()
       let { ticket } = this.#options
       while (!signal.aborted) {
         this.#interruption = new AbortController()
@@ -68,16 +69,14 @@ export class Subscription {
           this.#interruption.signal,
           this.#check.request,
         )
-        if (ticket !== null) await this.#listen(ticket)
+        const retryAfterMs = ticket === null ? 0 : await this.#listen(ticket)
         ticket = null
-        // In this order: a restart ends all listeners' connections at once, and their calls must not come at once.
-        await this.#pause()
-        this.#check.request()
+        await this.#pause(retryAfterMs)
       }
     } finally {
       signal.removeEventListener('abort', interrupt)
       for (const timer of this.#dueTimers) clearTimeout(timer)
-      lease.setHearing(false)
+      onHearing(false)
     }
   }
 
@@ -87,30 +86,37 @@ export class Subscription {
     this.#interruption.abort()
   }
 
-  /** @param {Ticket} ticket */
+  /** @param {Ticket} ticket @returns {Promise<number>} for how long the server asked to be left alone */
   async #listen(ticket) {
-    const { api, lease, log, times } = this.#options
+    const { api, onHearing, log, times } = this.#options
     this.#joinedAt = 0
     const events = {
       log,
       getTicket: api.getTicket,
       onJoined: () => this.#noteJoined(),
-      onHint: () => this.#check.request(),
-      // A server that restarts says so to everybody at once.
-      onSystem: () => this.#checkLater(Math.random() * (times.backoffMs[0] ?? 0)),
+      // A server that restarts says so to everybody at once, and the join that follows asks for a comparison anyway.
+      onSystem: () => this.#check.request(times.compareSoonMs * (1 + Math.random())),
       onMessage: (/** @type {string} */ event, /** @type {Record<string, unknown>} */ payload) => {
         this.#receive(event, payload, ticket)
       },
     }
-    await runSession(ticket, events, times, this.#interruption.signal)
-    lease.setHearing(false)
-    if (this.#joinedAt > 0 && performance.now() - this.#joinedAt >= times.healthyMs) this.#backoff.reset()
+    // The first look tells what was there before us from what comes now. Later only a join that does not come needs one: here,
+    // after the pause, as a restart ends all listeners' connections at once, and their calls must not come at once.
+    this.#check.request(this.#isFirst ? 0 : times.compareSoonMs)
+    this.#isFirst = false
+    const { retryAfterMs } = await runSession(ticket, events, times, this.#interruption.signal)
+    this.#isHearing = false
+    onHearing(false)
+    if (this.#joinedAt > 0 && monotonicMs() - this.#joinedAt >= times.healthyMs) this.#backoff.reset()
+    return retryAfterMs
   }
 
   #noteJoined() {
     if (this.#joinedAt === 0) this.#options.log('connected')
-    this.#joinedAt ||= performance.now()
-    this.#options.lease.setHearing(true)
+    this.#joinedAt ||= monotonicMs()
+    this.#isHearing = true
+    this.#options.onHearing(true)
+    this.#check.request()
   }
 
   /**
@@ -123,10 +129,11 @@ export class Subscription {
     this.#interruption.abort()
   }
 
-  async #pause() {
+  /** @param {number} retryAfterMs */
+  async #pause(retryAfterMs) {
     const { signal, log } = this.#options
     if (signal.aborted || this.#interruption.signal.aborted) return
-    const ms = this.#backoff.next()
+    const ms = spreadAskedWait(retryAfterMs) + this.#backoff.next()
     log(`reconnecting in ${ms}ms`)
     await sleep(ms, this.#interruption.signal)
   }
@@ -160,7 +167,7 @@ export class Subscription {
     if (wakeAt === null) return
     const isOurs = to === agent && namespaces.some((name) => name === namespace)
     // Both times are the server's, so that a wrong clock on this machine does not matter.
-    const waitMs = Date.parse(String(wakeAt)) - Date.parse(String(data.commit_timestamp))
+    const waitMs = parseTime(wakeAt) - parseTime(data.commit_timestamp)
     if (waitMs > 1_000) this.#checkLater(waitMs)
     else if (waitMs <= 1_000 && isMessageId(id) && isOurs) this.#options.announcements.hear({ id, from })
     else this.#check.request()
@@ -178,47 +185,7 @@ export class Subscription {
   }
 }
 
-/**
- * Asks for a ticket until there is one or the interruption comes.
- * @param {{ api: import('./api.mjs').Api, log: (text: string) => void, times: import('./config.mjs').Times, signal: AbortSignal }} options
- * @param {import('./backoff.mjs').Backoff} backoff
- * @param {AbortSignal} interruption
- * @param {() => void} [onFailure]
- * @returns {Promise<Ticket | null>} null: interrupted
- * @throws {FatalError}
- */
-export async function getTicketWithRetry({ api, log, times, signal }, backoff, interruption, onFailure) {
-  while (!signal.aborted && !interruption.aborted) {
-    try {
-      return await getTicketTwice(api, times, interruption)
-    } catch (error) {
-      if (error instanceof FatalError) throw error
-      if (signal.aborted || interruption.aborted) return null
-      log(`ticket refresh failed: ${describeError(error)}`)
-      onFailure?.()
-      // Everybody is told the same time; the jitter is added, so that they do not all come back at its end.
-      const ms = readRetryAfterMs(error) + backoff.next()
-      log(`reconnecting in ${ms}ms`)
-      await sleep(ms, interruption)
-    }
-  }
-  return null
-}
-
-/**
- * A final refusal counts only when it comes twice: a server in the middle of a restart may say anything once.
- * @param {import('./api.mjs').Api} api @param {import('./config.mjs').Times} times @param {AbortSignal} interruption
- */
-async function getTicketTwice(api, times, interruption) {
-  try {
-    return await api.getTicket()
-  } catch (error) {
-    if (!(error instanceof ApiError) || error.fatalText === null) throw error
-    await sleep(times.askAgainMs, interruption)
-    if (interruption.aborted) throw error
-    return await api.getTicket().catch((again) => {
-      if (again instanceof ApiError && again.fatalText === error.fatalText) throw new FatalError(again.fatalText ?? '')
-      throw again
-    })
-  }
+/** @param {unknown} value */
+function parseTime(value) {
+  return typeof value === 'string' ? Date.parse(value) : Number.NaN
 }

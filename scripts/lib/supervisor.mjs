@@ -4,9 +4,7 @@
  * configuration.
  */
 import { sleep } from './backoff.mjs'
-import { Listener } from './listener.mjs'
 import { discoverIdentities } from './mcp-json.mjs'
-import { readOrigins, recordOrigin } from './origins.mjs'
 import { describeError } from './text.mjs'
 
 /**
@@ -23,8 +21,10 @@ import { describeError } from './text.mjs'
 
 export class Supervisor {
   #options
-  /** @type {Map<string, Listener>} */
+  /** @type {Map<string, import('./listener.mjs').Listener>} */
   #listeners = new Map()
+  /** Also those whose code is being loaded. @type {Set<string>} */
+  #started = new Set()
   /** Identities whose fault is final until the configuration changes. @type {Set<string>} */
   #failed = new Set()
   #isStopping = false
@@ -34,6 +34,11 @@ export class Supervisor {
   /** @param {SupervisorOptions} options */
   constructor(options) {
     this.#options = options
+  }
+
+  /** To be called every few seconds. */
+  tick() {
+    for (const listener of this.#listeners.values()) listener.tick()
   }
 
   /** @returns {Promise<number>} the exit code */
@@ -90,6 +95,7 @@ export class Supervisor {
 
   /** Starts what is new and trusted, stops what is gone. @param {Discovery} discovery */
   async #follow({ identities, isBroken }) {
+    const { readOrigins } = await import('./origins.mjs')
     const trusted = await readOrigins(this.#options.settings.originsFile)
     const wanted = new Map(identities.filter(({ origin }) => trusted.has(origin)).map((one) => [toKey(one), one]))
     for (const [key, listener] of this.#listeners) {
@@ -97,7 +103,7 @@ export class Supervisor {
       if (!wanted.has(key) && !isBroken) await listener.stop()
     }
     for (const [key, identity] of wanted) {
-      if (!this.#listeners.has(key) && !this.#failed.has(key)) void this.#keepRunning(key, identity)
+      if (!this.#started.has(key) && !this.#failed.has(key)) void this.#keepRunning(key, identity)
     }
   }
 
@@ -114,27 +120,51 @@ export class Supervisor {
 
   /** @param {Identity} identity @param {boolean} isAuto @returns {Promise<Outcome>} */
   async #runOne(identity, isAuto) {
-    const { settings, folder, lines, log } = this.#options
+    const { folder, log } = this.#options
     const key = toKey(identity)
-    log(`cwd=${folder} server=${identity.base}`)
-    const onAccepted = () => (isAuto ? Promise.resolve() : this.#record(identity.origin))
-    const listener = new Listener({ identity, settings, isAuto, lines, log, onAccepted })
-    this.#listeners.set(key, listener)
+    this.#started.add(key)
     try {
+      log(`cwd=${folder} server=${identity.base}`)
+      const listener = await this.#createListener(identity, isAuto)
+      if (this.#isStopping) return { kind: 'stopped' }
+      this.#listeners.set(key, listener)
       const outcome = await listener.run()
       if (outcome.kind === 'fatal') await this.#tellFatal(outcome.text)
       if (outcome.kind === 'duplicate') log(`already running (pid ${outcome.pid})`)
       return outcome
     } finally {
       this.#listeners.delete(key)
+      this.#started.delete(key)
     }
+  }
+
+  /** @param {Identity} identity @param {boolean} isAuto */
+  async #createListener(identity, isAuto) {
+    const { settings, lines, log } = this.#options
+    // Not before there is somebody to listen for: an idle --auto stays small, and the first line comes early.
+    const { Listener } = await import('./listener.mjs')
+    return new Listener({
+      identity,
+      settings,
+      isAuto,
+      lines,
+      log,
+      onAccepted: () => (isAuto ? Promise.resolve() : this.#record(identity.origin)),
+      onState: (state) => this.#noteState(state),
+    })
+  }
+
+  /** Each change of the state of a listener passes here. @param {import('./listener.mjs').State} state */
+  #noteState(state) {
+    if (state.kind === 'standing by') this.#options.log(`standing by: already running (pid ${state.pid})`)
   }
 
   /** @param {string} origin */
   #record(origin) {
     const { settings, log } = this.#options
     this.#recording = this.#recording
-      .then(() => recordOrigin(settings.originsFile, origin))
+      .then(() => import('./origins.mjs'))
+      .then(({ recordOrigin }) => recordOrigin(settings.originsFile, origin))
       .catch((error) => log(`cannot record the server as trusted: ${describeError(error)}`))
     return this.#recording
   }

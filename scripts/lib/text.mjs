@@ -3,6 +3,8 @@
 const NAME = /^[a-z0-9](?:[a-z0-9._-]{0,38}[a-z0-9])?$/
 /** Controls, line and paragraph separators, and the invisible or direction-changing characters of Unicode category Cf. */
 const UNPRINTABLE = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}\p{Co}]+/gu
+/** Most texts; the classes of Unicode take a millisecond to build. */
+const PLAIN = /^[\x20-\x7e]*$/
 const TOKEN_LIKE = /pc_[A-Za-z0-9_-]{8,}/g
 
 /** @param {unknown} value @returns {value is string} */
@@ -15,9 +17,15 @@ export function isName(value) {
  * @param {unknown} value @param {number} [charactersMax]
  */
 export function toOneLine(value, charactersMax = 300) {
-  const text = String(value).replace(UNPRINTABLE, ' ').replace(TOKEN_LIKE, 'pc_…')
+  const given = toText(value)
+  const text = (PLAIN.test(given) ? given : given.replace(UNPRINTABLE, ' ')).replace(TOKEN_LIKE, 'pc_…')
   const characters = Array.from(text)
   return characters.length > charactersMax ? `${characters.slice(0, charactersMax - 1).join('')}…` : text
+}
+
+/** String() throws for objects that JSON can make: with a toString of their own, or nested too deep. @param {unknown} value */
+function toText(value) {
+  return typeof value === 'object' && value !== null ? '(no text)' : String(value)
 }
 
 /** @param {unknown} error */

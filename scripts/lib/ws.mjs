@@ -1,14 +1,13 @@
 /**
- * WebSocket client (RFC 6455) on node:http: no extensions, no subprotocols, TLS always verified.
- * The handshake's bytes are parsed by Node's HTTP parser; the frames by ws-frames.mjs.
+ * WebSocket client (RFC 6455): no extensions, no subprotocols, TLS always verified.
+ * The handshake's bytes are parsed by http-wire.mjs, the frames by ws-frames.mjs.
  */
 import { Buffer } from 'node:buffer'
 import { createHash, randomBytes } from 'node:crypto'
-import { request as requestHttp } from 'node:http'
+import { HeadReader, openSocket, readRetryAfter, writeHead } from './http-wire.mjs'
 import { encodeClosePayload, encodeFrame, FrameParser, isCloseCode, MESSAGE_BYTES_MAX, OPCODE } from './ws-frames.mjs'
 
-export const HANDSHAKE_HEADER_BYTES_MAX = 64 * 1024
-/** Node drops headers from the thousandth on without a word, and a header that forbids us to go on may be among them. */
+/** More is no answer of a server that means well. */
 const HANDSHAKE_HEADERS_MAX = 256
 const HANDSHAKE_MS = 10_000
 const CLOSE_MS = 2_000
@@ -16,6 +15,7 @@ const CLOSE_MS = 2_000
 const UNSENT_BYTES_BEFORE_PONG_MAX = 1024 * 1024
 /** Whoever sends to a peer that does not read is told so instead of losing messages: any one message fits. */
 const UNSENT_BYTES_MAX = 2 * MESSAGE_BYTES_MAX
+const UPGRADE_TOKEN = /(?:^|,)[\t ]*upgrade[\t ]*(?:,|$)/i
 /** RFC 6455 §1.3. */
 const ACCEPT_GUID = '258EAFA5-E914-47DA-95CA-C5AB0DC85B11'
 
@@ -31,17 +31,18 @@ const ACCEPT_GUID = '258EAFA5-E914-47DA-95CA-C5AB0DC85B11'
  * @property {string} reason
  * @property {string | null} error what went wrong, null for an orderly close
  * @property {number | null} status the HTTP status of a refused handshake
+ * @property {number} [retryAfterMs] for how long a refused handshake asked to be left alone, if it did
  */
 
 export class WebSocketClient {
   /** @type {WebSocketEvents} */
   #events
   #times
-  /** @type {import('node:http').ClientRequest | null} */
-  #request = null
-  /** @type {import('node:stream').Duplex | null} */
+  /** @type {import('node:net').Socket | null} until the handshake has ended well */
+  #connecting = null
+  /** @type {import('node:net').Socket | null} */
   #socket = null
-  #parser = new FrameParser()
+  #parser
   /** @type {NodeJS.Timeout | undefined} */
   #timer
   /** @type {WebSocketEnd | null} set once a close frame went either way; what onClose will say */
@@ -54,9 +55,10 @@ export class WebSocketClient {
    * Connects at once.
    * @param {URL} url ws: or wss:
    * @param {WebSocketEvents} events
-   * @param {{ handshakeMs?: number, closeMs?: number }} [times]
+   * @param {{ handshakeMs?: number, closeMs?: number, messageBytesMax?: number }} [options] a longer message ends with 1009
    */
-  constructor(url, events, times = {}) {
+  constructor(url, events, { messageBytesMax = MESSAGE_BYTES_MAX, ...times } = {}) {
+    this.#parser = new FrameParser({ messageBytesMax })
     this.#events = events
     this.#times = { handshakeMs: HANDSHAKE_MS, closeMs: CLOSE_MS, ...times }
     this.#timer = setTimeout(() => this.#fail('handshake timed out'), this.#times.handshakeMs)
@@ -65,59 +67,54 @@ export class WebSocketClient {
 
   /** @param {URL} url */
   async #connect(url) {
-    const isSecure = url.protocol === 'wss:'
-    if (!isSecure && url.protocol !== 'ws:') throw new Error(`not a WebSocket address: ${url.protocol}`)
-    const request = isSecure ? (await import('node:https')).request : requestHttp
-    if (this.#isClosed) return
+    if (url.protocol !== 'wss:' && url.protocol !== 'ws:') throw new Error(`not a WebSocket address: ${url.protocol}`)
     const key = randomBytes(16).toString('base64')
-    this.#request = request({
-      protocol: isSecure ? 'https:' : 'http:',
-      // A URL keeps the brackets of an IPv6 address; a socket address has none.
-      hostname: url.hostname.replace(/^\[|\]$/g, ''),
-      port: url.port === '' ? undefined : Number(url.port),
-      path: `${url.pathname}${url.search}`,
-      agent: false,
-      maxHeaderSize: HANDSHAKE_HEADER_BYTES_MAX,
-      rejectUnauthorized: true,
-      headers: {
-        host: url.host,
+    const socket = await openSocket(url)
+    this.#connecting = socket
+    socket.on('error', (error) => this.#fail(describe(error)))
+    if (this.#isClosed) return void socket.destroy()
+    const reader = new HeadReader()
+    socket.on('close', () => this.#fail('connection lost before the handshake ended'))
+    socket.on('data', (chunk) => this.#readHead(reader, chunk, key))
+    socket.write(
+      writeHead('GET', url, {
         connection: 'Upgrade',
         upgrade: 'websocket',
         'sec-websocket-key': key,
         'sec-websocket-version': '13',
-      },
-    })
-    this.#request.on('upgrade', (response, socket, head) => this.#open(response, socket, head, key))
-    this.#request.on('response', (response) => {
-      this.#fail(`HTTP ${response.statusCode}`, response.statusCode)
-    })
-    this.#request.on('error', (error) => this.#fail(describe(error)))
-    this.#request.on('close', () => {
-      if (this.#socket === null) this.#fail('connection lost before the handshake ended')
-    })
-    this.#request.end()
+      }),
+    )
   }
 
-  /**
-   * @param {import('node:http').IncomingMessage} response
-   * @param {import('node:stream').Duplex} socket
-   * @param {Buffer} head bytes that came with the answer's headers
-   * @param {string} key
-   */
-  #open(response, socket, head, key) {
-    socket.on('error', (error) => this.#fail(describe(error)))
-    this.#socket = socket
-    const problem = findHandshakeProblem(response, key)
-    if (problem !== null) return this.#fail(problem)
+  /** @param {HeadReader} reader @param {Buffer} chunk @param {string} key */
+  #readHead(reader, chunk, key) {
+    if (this.#isClosed) return
+    try {
+      const found = reader.push(chunk)
+      if (found === null) return
+      const problem = findHandshakeProblem(found.head, key)
+      if (problem === null) this.#open(found.rest)
+      else this.#fail(problem, found.head)
+    } catch (error) {
+      this.#fail(describe(error))
+    }
+  }
+
+  /** @param {Buffer} rest bytes that came with the answer's head */
+  #open(rest) {
+    const socket = this.#connecting
+    if (socket === null) return
     clearTimeout(this.#timer)
-    if ('setNoDelay' in socket && typeof socket.setNoDelay === 'function') socket.setNoDelay(true)
-    socket.on('data', (chunk) => this.#receive(chunk))
+    this.#connecting = null
+    this.#socket = socket
+    for (const event of ['data', 'close']) socket.removeAllListeners(event)
+    socket.on('data', (data) => this.#receive(data))
     socket.on('drain', () => this.#payPong())
     socket.on('close', () => this.#finish())
     // With a close frame still on its way out, the end of the socket or the timer comes next.
     socket.on('end', () => this.#end === null && this.#finish())
     this.#events.onOpen?.()
-    if (head.length > 0) this.#receive(head)
+    if (rest.length > 0) this.#receive(rest)
   }
 
   /** @param {Uint8Array} chunk */
@@ -180,9 +177,11 @@ export class WebSocketClient {
     else this.#send(opcode, payload)
   }
 
-  /** @param {string} error @param {number} [status] */
-  #fail(error, status) {
-    this.#end ??= { code: 1006, reason: '', error, status: status ?? null }
+  /** @param {string} error @param {import('./http-wire.mjs').Head} [head] of the answer that refuses */
+  #fail(error, head) {
+    const retryAfterMs = head === undefined ? null : readRetryAfter(head)
+    const asked = retryAfterMs === null ? {} : { retryAfterMs }
+    this.#end ??= { code: 1006, reason: '', error, status: head?.status ?? null, ...asked }
     this.#finish()
   }
 
@@ -226,25 +225,25 @@ export class WebSocketClient {
   destroy() {
     this.#isClosed = true
     clearTimeout(this.#timer)
-    this.#request?.destroy()
+    this.#connecting?.destroy()
     this.#socket?.destroy()
   }
 }
 
 /**
- * RFC 6455 §4.1, what the client must check in the answer; that it has `connection: upgrade` Node has checked.
- * @param {import('node:http').IncomingMessage} response @param {string} key
+ * RFC 6455 §4.1, what the client must check in the answer.
+ * @param {import('./http-wire.mjs').Head} head @param {string} key
  * @returns {string | null}
  */
-function findHandshakeProblem(response, key) {
-  const { headers } = response
-  if (response.statusCode !== 101) return `HTTP ${response.statusCode}`
-  if (response.rawHeaders.length > 2 * HANDSHAKE_HEADERS_MAX) return 'the answer has too many headers'
-  if (headers.upgrade?.toLowerCase() !== 'websocket') return 'the answer does not upgrade to websocket'
+function findHandshakeProblem({ status, headers, headerCount }, key) {
+  const hasUpgrade = headers.has('upgrade') && UPGRADE_TOKEN.test(headers.get('connection') ?? '')
+  if (status !== 101 || !hasUpgrade) return `HTTP ${status}`
+  if (headerCount > HANDSHAKE_HEADERS_MAX) return 'the answer has too many headers'
+  if (headers.get('upgrade')?.toLowerCase() !== 'websocket') return 'the answer does not upgrade to websocket'
   const accept = createHash('sha1').update(`${key}${ACCEPT_GUID}`).digest('base64')
-  if (headers['sec-websocket-accept']?.trim() !== accept) return 'the answer has a wrong sec-websocket-accept'
-  if (headers['sec-websocket-extensions'] !== undefined) return 'the server uses an extension nobody offered'
-  if (headers['sec-websocket-protocol'] !== undefined) return 'the server chose a subprotocol nobody offered'
+  if (headers.get('sec-websocket-accept') !== accept) return 'the answer has a wrong sec-websocket-accept'
+  if (headers.has('sec-websocket-extensions')) return 'the server uses an extension nobody offered'
+  if (headers.has('sec-websocket-protocol')) return 'the server chose a subprotocol nobody offered'
   return null
 }
 

@@ -3,7 +3,7 @@ import type { Sql } from '../db/connect.ts'
 import { asAgent, type Scope } from '../db/scope.ts'
 import { PatchcordError } from '../errors.ts'
 import { checkName } from './names.ts'
-import { findNamespaceId } from './namespaces.ts'
+import { findNamespaceId, takingName } from './namespaces.ts'
 
 export const ListAgents = z.strictObject({
   all: z.boolean().optional().meta({ description: 'Also who is offline' }),
@@ -50,14 +50,13 @@ export async function listAgents(scope: Scope, input: z.output<typeof ListAgents
   })
 }
 
-/** For operators. Throws invalid, not_found for the namespace, or conflict for a taken name. */
+/** For operators. Throws invalid, not_found for the namespace, or conflict for a name as createNamespace does. */
 export async function createAgent(admin: Sql, input: { namespace: string; name: string }): Promise<{ id: string }> {
   const name = checkName(input.name, 'agent')
   const namespaceId = await findNamespaceId(admin, input.namespace)
-  await requireUnusedName(admin, namespaceId, name)
-  const [row] = await admin`
+  const [row] = await takingName(admin`
     insert into patchcord.agents (namespace_uuid, name) values (${namespaceId}, ${name})
-    on conflict (namespace_uuid, name) do nothing returning id`
+    on conflict (namespace_uuid, name) do nothing returning id`)
   if (row) return { id: row.id as string }
   throw new PatchcordError('conflict', `Agent ${name}@${input.namespace} exists already.`, {
     hint: 'Choose another name.',
@@ -107,31 +106,14 @@ export async function renameAgent(
   const name = checkName(input.newName, 'agent')
   const id = await findAgentId(admin, input)
   const namespaceId = await findNamespaceId(admin, input.namespace)
-  await requireUnusedName(admin, namespaceId, name, id)
-  const rows = await admin`
+  const rows = await takingName(admin`
     update patchcord.agents set name = ${name}
     where id = ${id} and not exists (
       select from patchcord.agents other
       where other.namespace_uuid = ${namespaceId} and other.name = ${name} and other.id <> ${id})
-    returning id`
+    returning id`)
   if (rows.length > 0) return { id }
   throw new PatchcordError('conflict', `Agent ${name}@${input.namespace} exists already.`, {
-    hint: 'Choose another name.',
-  })
-}
-
-/** A name that another agent had when messages were sent would let a newcomer pass for it in their history. */
-async function requireUnusedName(admin: Sql, namespaceId: string, name: string, agentId: string | null = null) {
-  const [row] = await admin`
-    select from patchcord.agent_messages m
-    where not exists (select from patchcord.agents a where a.namespace_uuid = ${namespaceId} and a.name = ${name})
-      and (m.from_namespace_uuid = ${namespaceId} and m.from_agent = ${name}
-        and m.from_agent_uuid is distinct from ${agentId}::uuid
-      or m.to_namespace_uuid = ${namespaceId} and m.to_agent = ${name}
-        and m.to_agent_uuid is distinct from ${agentId}::uuid)
-    limit 1`
-  if (!row) return
-  throw new PatchcordError('conflict', `${name} was the name of another agent, and messages still carry it.`, {
     hint: 'Choose another name.',
   })
 }

@@ -2,12 +2,11 @@ import type { Sql } from '../db/connect.ts'
 import { PatchcordError } from '../errors.ts'
 import { checkName } from './names.ts'
 
-/** For operators: a new tenant. Throws invalid, or conflict for a taken name. */
+/** For operators: a new tenant. Throws invalid, or conflict for a name that is taken or stands in messages of another one. */
 export async function createNamespace(admin: Sql, input: { name: string }): Promise<{ id: string; name: string }> {
   const name = checkName(input.name, 'namespace')
-  await requireUnusedName(admin, name)
-  const [row] = await admin`
-    insert into patchcord.namespaces (name) values (${name}) on conflict (name) do nothing returning id`
+  const [row] = await takingName(admin`
+    insert into patchcord.namespaces (name) values (${name}) on conflict (name) do nothing returning id`)
   if (row) return { id: row.id as string, name }
   throw new PatchcordError('conflict', `Namespace ${name} exists already.`, { hint: 'Choose another name.' })
 }
@@ -34,30 +33,21 @@ export async function findNamespaceId(admin: Sql, name: string): Promise<string>
 export async function renameNamespace(admin: Sql, input: { name: string; newName: string }): Promise<{ id: string }> {
   const name = checkName(input.newName, 'namespace')
   const id = await findNamespaceId(admin, input.name)
-  await requireUnusedName(admin, name, id)
-  await admin.begin(async (sql) => {
-    const rows = await sql`
-      update patchcord.namespaces set name = ${name}
-      where id = ${id} and not exists (select from patchcord.namespaces where name = ${name} and id <> ${id})
-      returning id`
-    if (rows.length === 0) {
-      throw new PatchcordError('conflict', `Namespace ${name} exists already.`, { hint: 'Choose another name.' })
-    }
-    // As on_rename does for one agent: what was opened under the old address ends.
-    await sql`update patchcord.agents set renamed_at = clock_timestamp() where namespace_uuid = ${id} and deleted_at is null`
-  })
-  return { id }
+  const rows = await takingName(admin`
+    update patchcord.namespaces set name = ${name}
+    where id = ${id} and not exists (select from patchcord.namespaces where name = ${name} and id <> ${id})
+    returning id`)
+  if (rows.length > 0) return { id }
+  throw new PatchcordError('conflict', `Namespace ${name} exists already.`, { hint: 'Choose another name.' })
 }
 
-/** A name that another namespace had when messages were sent would let a newcomer pass for it in their history. */
-async function requireUnusedName(admin: Sql, name: string, id: string | null = null): Promise<void> {
-  const [row] = await admin`
-    select from patchcord.agent_messages m
-    where m.namespace_id = ${name} and m.to_namespace_uuid is distinct from ${id}::uuid
-      and not exists (select from patchcord.namespaces n where n.name = ${name})
-    limit 1`
-  if (!row) return
-  throw new PatchcordError('conflict', `${name} was the name of another namespace, and messages still carry it.`, {
-    hint: 'Choose another name.',
-  })
+/** The answer of a statement that gives a name to somebody. Throws conflict where messages of another one carry it. */
+export async function takingName<T>(statement: PromiseLike<T>): Promise<T> {
+  try {
+    return await statement
+  } catch (error) {
+    if (!(error instanceof Error) || !('constraint_name' in error) || error.constraint_name !== 'former_name')
+      throw error
+    throw new PatchcordError('conflict', error.message, { hint: 'Choose another name.', cause: error })
+  }
 }

@@ -6,6 +6,11 @@ import { PatchcordError, StartError } from '../errors.ts'
 
 /** A revoked token's ticket is heard no longer than this where we cannot cut it off ourselves (Supabase Realtime). */
 export const TICKET_SECONDS_MAX = 600
+/**
+ * The official client keeps its URL for good, and must come back with it after a restart of ours. So the apikey outlives its
+ * ticket; it opens a socket and nothing more: as role `anon` it reads no private topic and no row.
+ */
+const APIKEY_SECONDS_MAX = 86_400
 /** The database role that a ticket stands for: PostgREST, Storage and Functions refuse it, Realtime can set it. */
 export const TICKET_ROLE = 'patchcord_ticket'
 
@@ -162,15 +167,17 @@ export interface TicketOptions {
 /** Throws realtime_not_configured where Supabase Realtime is asked for and not known. */
 export async function issueTicket(scope: Pick<Scope, 'sql'>, me: Identity, options: TicketOptions): Promise<Ticket> {
   const iat = await readIssueTime(scope, options)
-  const seconds = Math.min(TICKET_SECONDS_MAX, secondsLeft(me, iat))
+  const tokenEnd = me.expiresAt === null ? Number.POSITIVE_INFINITY : Math.floor(Date.parse(me.expiresAt) / 1000)
+  const seconds = Math.min(TICKET_SECONDS_MAX, tokenEnd - iat)
   if (seconds < 1) throw new PatchcordError('token_rejected', 'The token has expired.')
-  const shared = { aud: 'authenticated', iat, exp: iat + seconds, token: me.tokenId }
-  const claims = { role: TICKET_ROLE, sub: me.agentId, ...shared, ns: me.namespaceId, agent: me.agentId }
+  const shared = { aud: 'authenticated', iat, token: me.tokenId }
+  const subject = { sub: me.agentId, ns: me.namespaceId, agent: me.agentId }
+  const anonymous = { ...shared, role: 'anon', exp: Math.min(iat + APIKEY_SECONDS_MAX, tokenEnd) }
   return {
     namespace_ids: [me.namespace],
     agent_id: me.agent,
-    ...(await describeEndpoint(options, { ...shared, role: 'anon' })),
-    jwt: await options.signer.sign(claims),
+    ...(await describeEndpoint(options, anonymous)),
+    jwt: await options.signer.sign({ ...shared, ...subject, role: TICKET_ROLE, exp: iat + seconds }),
     jwt_expires_in: seconds,
     topics: [describeTopic(me, options.realtime)],
   }
@@ -187,11 +194,7 @@ async function readIssueTime({ sql }: Pick<Scope, 'sql'>, { realtime }: TicketOp
   }
 }
 
-function secondsLeft(me: Identity, nowSeconds: number): number {
-  return me.expiresAt === null ? TICKET_SECONDS_MAX : Math.floor(Date.parse(me.expiresAt) / 1000) - nowSeconds
-}
-
-/** On our endpoint the apikey is a JWT of the ticket's token too, so that a socket without a channel has an owner. */
+/** On our endpoint the apikey is a JWT that names the token, so that a socket without a channel has an owner. */
 async function describeEndpoint(options: TicketOptions, anonymous: TicketClaims) {
   if (options.realtime === 'builtin') {
     return { realtime_url: options.websocketUrl, apikey: await options.signer.sign(anonymous) }

@@ -53,15 +53,21 @@ export async function whoami(scope: Scope): Promise<Whoami> {
 /** A token whose sockets and waits must end. */
 export interface Revocation {
   tokenId: string
-  /** null: the token itself has ended (revoked, expired, its agent deleted). Else its agent has another name since then. */
+  /** `deleted`: its agent. `renamed`: the token goes on, its agent has another name. */
+  reason: 'revoked' | 'expired' | 'deleted' | 'renamed'
+  /** null unless renamed. */
   renamedSecondsAgo: number | null
 }
 
-/** What has ended in the last `seconds`, for the instances that hold sockets and waits. */
-export async function listRecentRevocations(sql: Sql, seconds: number): Promise<Revocation[]> {
+const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
+
+/** What has ended in the last `seconds`, and which of `tokenIds` ever did: for the instances that hold sockets and waits. */
+export async function listRecentRevocations(sql: Sql, seconds: number, tokenIds: string[]): Promise<Revocation[]> {
+  // Whoever has the key can sign a JWT that names anything: it is no token of ours, and stands for none.
+  const ids = tokenIds.filter((id) => UUID.test(id))
   const rows = await sql`
-    select token_uuid as "tokenId", renamed_seconds_ago as "renamedSecondsAgo"
-    from patchcord.recent_revocations(${seconds})`
+    select token_uuid as "tokenId", reason, renamed_seconds_ago as "renamedSecondsAgo"
+    from patchcord.recent_revocations(${seconds}, ${ids}::uuid[])`
   return [...rows] as unknown as Revocation[]
 }
 

@@ -17,6 +17,8 @@ export interface Binding {
 type Params = Record<string, unknown>
 
 const WIDTH = 80
+/** Of all bindings of a channel. Nobody needs as many, and each is checked by the database. */
+const FILTERS_MAX = 100
 const OPERATORS = new Set(['eq', 'in'])
 /** Events that the published table, which is insert-only, can have. */
 const EVENTS = new Set(['INSERT', '*'])
@@ -44,7 +46,8 @@ export function parseBindings(params: Params[]): Binding[] | string {
     if (typeof binding === 'string') return binding
     bindings.push(binding)
   }
-  return bindings
+  const count = bindings.reduce((sum, { filters }) => sum + filters.length, 0)
+  return count > FILTERS_MAX ? `too many filters. Maximum ${FILTERS_MAX}` : bindings
 }
 
 /** The sentence for the first binding that the database does not have; null: all are good. */
@@ -103,6 +106,7 @@ function parseBinding(params: Params, id: number): Binding | string {
 function parseFilters(text: string): { filter: ChangeFilter; printed: string }[] | string {
   const filters: { filter: ChangeFilter; printed: string }[] = []
   for (const part of splitOutside(text)) {
+    if (!isText(part)) return cannotParse([part])
     const [column = '', rest] = cut(part, '=')
     if (rest === undefined) return cannotParse([part])
     const [op = '', value] = cut(rest, '.')
@@ -124,9 +128,27 @@ function cannotParse(parts: string[]): string {
   return `Error parsing \`filter\` params: [${parts.map(inspect).join(', ')}]`
 }
 
-/** At its commas, but for those in quotes or parentheses. */
+/** Whether Postgres can hold it: no U+0000, no half of a surrogate pair. */
+function isText(text: string): boolean {
+  return !text.includes('\0') && !/\p{Surrogate}/u.test(text)
+}
+
+/** At its commas, but for those in quotes or parentheses; what is never closed reaches to the end. Empty parts are none. */
 function splitOutside(text: string): string[] {
-  return text.match(/(?:"(?:[^"\\]|\\.)*"|\((?:"(?:[^"\\]|\\.)*"|[^()"])*\)|[^,])+/gs) ?? []
+  const parts: string[] = []
+  let start = 0
+  let isQuoted = false
+  let isInside = false
+  for (let index = 0; index <= text.length; index++) {
+    const character = text[index]
+    if (index === text.length || (character === ',' && !isQuoted && !isInside)) {
+      if (index > start) parts.push(text.slice(start, index))
+      start = index + 1
+    } else if (character === '\\' && isQuoted) index++
+    else if (character === '"') isQuoted = !isQuoted
+    else if (!isQuoted && (character === '(' || character === ')')) isInside = character === '('
+  }
+  return parts
 }
 
 function unquote(value: string): string {

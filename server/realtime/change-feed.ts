@@ -1,4 +1,5 @@
 import { CHANGES_MAX, type Change, type Changes, type RealtimeSource } from '../domain/realtime.ts'
+import { shareRuns } from './shared-run.ts'
 
 /** A commit can come this much later than its time stamp: the API role's statement time-out, and some room. */
 const OVERLAP_SECONDS = 12
@@ -31,63 +32,11 @@ export interface ChangeFeedOptions {
  * messages, those that a waiter took), since Supabase publishes each insert that the role may select.
  */
 export function createChangeFeed({ source, pollMs, onError }: ChangeFeedOptions): ChangeFeed {
-  const listeners = new Map<string, Set<ChangeListener>>()
-  const waiting = new Map<string, number>()
-  /** Rows that were read, with when. */
-  const seen = new Map<string, number>()
-  let lastSuccess = performance.now()
-  let running: Promise<void> | null = null
-  let queued: Promise<void> | null = null
+  const audience = createAudience()
+  const reader = createReader(source, audience)
+  const read = shareRuns(reader.readAll)
   let timer: NodeJS.Timeout | null = null
   let isClosed = false
-
-  async function readAll(): Promise<void> {
-    const agentIds = [...new Set([...listeners.keys(), ...waiting.keys()])]
-    if (agentIds.length === 0 || isClosed) {
-      seen.clear()
-      lastSuccess = performance.now()
-      return
-    }
-    let count = CHANGES_MAX
-    while (count === CHANGES_MAX && !isClosed) {
-      const startedAt = performance.now()
-      const seconds = (startedAt - lastSuccess) / 1000 + OVERLAP_SECONDS
-      const { columns, rows } = await source.readChanges(agentIds, seconds, [...seen.keys()])
-      count = rows.length
-      for (const row of rows) {
-        seen.set(`${row.id} ${row.toAgentId}`, startedAt)
-        for (const listener of [...(listeners.get(row.toAgentId) ?? [])]) listener.onChange(row, columns)
-      }
-      if (count < CHANGES_MAX) lastSuccess = startedAt
-    }
-    forgetOld()
-  }
-
-  /** What the next reads cannot give again. */
-  function forgetOld(): void {
-    const oldest = lastSuccess - (OVERLAP_SECONDS + 1) * 1000
-    for (const [key, at] of seen) {
-      if (at >= oldest) break
-      seen.delete(key)
-    }
-  }
-
-  /** One read at a time; who asks while one is under way shares the next. */
-  function read(): Promise<void> {
-    if (!running) {
-      running = readAll().finally(() => {
-        running = null
-      })
-      return running
-    }
-    queued ??= running
-      .catch(() => undefined)
-      .then(() => {
-        queued = null
-        return read()
-      })
-    return queued
-  }
 
   function hint(): void {
     read().catch((error) => {
@@ -96,7 +45,7 @@ export function createChangeFeed({ source, pollMs, onError }: ChangeFeedOptions)
   }
 
   function keepTimer(): void {
-    const isNeeded = !isClosed && listeners.size > 0
+    const isNeeded = !isClosed && audience.hasListeners()
     if (isNeeded && !timer) timer = setInterval(hint, pollMs).unref()
     if (!isNeeded && timer) {
       clearInterval(timer)
@@ -106,6 +55,39 @@ export function createChangeFeed({ source, pollMs, onError }: ChangeFeedOptions)
 
   return {
     async add(listener) {
+      await audience.admit(listener, read)
+      keepTimer()
+    },
+    remove(listener) {
+      audience.remove(listener)
+      keepTimer()
+    },
+    read,
+    hint,
+    close() {
+      isClosed = true
+      reader.close()
+      keepTimer()
+    },
+  }
+}
+
+type Audience = ReturnType<typeof createAudience>
+
+/** Who listens, by agent. */
+function createAudience() {
+  const listeners = new Map<string, Set<ChangeListener>>()
+  /** Agents whose rows are read for listeners that do not hear them yet, with how many these are. */
+  const waiting = new Map<string, number>()
+
+  return {
+    hasListeners: () => listeners.size > 0,
+    agentIds: () => [...new Set([...listeners.keys(), ...waiting.keys()])],
+    deliver(row: Change, columns: Changes['columns']): void {
+      for (const listener of [...(listeners.get(row.toAgentId) ?? [])]) listener.onChange(row, columns)
+    },
+    /** The listener hears what comes after this read. */
+    async admit(listener: ChangeListener, read: () => Promise<void>): Promise<void> {
       const { agentId } = listener
       waiting.set(agentId, (waiting.get(agentId) ?? 0) + 1)
       try {
@@ -116,18 +98,61 @@ export function createChangeFeed({ source, pollMs, onError }: ChangeFeedOptions)
         if (left === 0) waiting.delete(agentId)
         else waiting.set(agentId, left)
       }
-      keepTimer()
     },
-    remove(listener) {
+    remove(listener: ChangeListener): void {
       const set = listeners.get(listener.agentId)
       if (set?.delete(listener) && set.size === 0) listeners.delete(listener.agentId)
-      keepTimer()
     },
-    read,
-    hint,
-    close() {
+  }
+}
+
+/** Gives each row to the audience once: what is read overlaps, as rows come out of the order of their time stamps. */
+function createReader(source: RealtimeSource, audience: Audience) {
+  const seen = createSeenRows()
+  let lastSuccess = performance.now()
+  let isClosed = false
+
+  return {
+    async readAll(): Promise<void> {
+      const agentIds = audience.agentIds()
+      if (agentIds.length === 0 || isClosed) {
+        seen.clear()
+        lastSuccess = performance.now()
+        return
+      }
+      let count = CHANGES_MAX
+      while (count === CHANGES_MAX && !isClosed) {
+        const startedAt = performance.now()
+        const seconds = (startedAt - lastSuccess) / 1000 + OVERLAP_SECONDS
+        const { columns, rows } = await source.readChanges(agentIds, seconds, seen.keys())
+        count = rows.length
+        for (const row of rows) {
+          seen.add(row, startedAt)
+          audience.deliver(row, columns)
+        }
+        if (count < CHANGES_MAX) lastSuccess = startedAt
+      }
+      seen.forget(lastSuccess - (OVERLAP_SECONDS + 1) * 1000)
+    },
+    close(): void {
       isClosed = true
-      keepTimer()
+    },
+  }
+}
+
+/** Rows in the order in which they were read, with when. */
+function createSeenRows() {
+  const readAt = new Map<string, number>()
+  return {
+    keys: () => [...readAt.keys()],
+    add: (row: Change, at: number) => void readAt.set(`${row.id} ${row.toAgentId}`, at),
+    clear: () => readAt.clear(),
+    /** What was read before a time, which the next reads cannot give again. */
+    forget(before: number): void {
+      for (const [key, at] of readAt) {
+        if (at >= before) break
+        readAt.delete(key)
+      }
     },
   }
 }

@@ -9,7 +9,7 @@ import { claimText } from './topic.ts'
 
 type Encode = (serializer: Serializer) => Frame
 
-/** What wakes may wait for a channel that is being joined; a client that is told of fewer finds all in its inbox. */
+/** What wakes and rows may wait for a channel that is being joined; a client that is told of fewer finds all in its inbox. */
 const HELD_MAX = 1_000
 
 /** What a channel needs of its connection. */
@@ -31,7 +31,7 @@ export class Channel implements HubChannel {
   jwt: string | null
   subscription: Subscription | null = null
   readonly #connection: ChannelConnection
-  #held: { encode: Encode; id: string }[] | null = []
+  #held: { encode: Encode; id: string | null }[] | null = []
 
   constructor({ topic, joinRef }: Push, request: JoinRequest, claims: TicketClaims, connection: ChannelConnection) {
     this.topic = topic
@@ -45,12 +45,11 @@ export class Channel implements HubChannel {
   }
 
   deliver(encode: Encode, { id }: Wake): void {
-    if (!this.#held) this.#sendLive(encode)
-    else if (this.#held.length < HELD_MAX) this.#held.push({ encode, id })
+    this.#holdOrSend(encode, id)
   }
 
   sendLive(message: ServerMessage): void {
-    this.#sendLive((serializer) => serializer.encode(message))
+    this.#holdOrSend((serializer) => serializer.encode(message), null)
   }
 
   /** It is joined: what is replayed comes first, then what came meanwhile and was not replayed. */
@@ -59,7 +58,12 @@ export class Channel implements HubChannel {
     this.#held = null
     for (const wake of replayed) this.sendLive(wakeMessage(this.topic, wake, true))
     const ids = new Set(replayed.map(({ id }) => id))
-    for (const { encode, id } of held) if (!ids.has(id)) this.#sendLive(encode)
+    for (const { encode, id } of held) if (id === null || !ids.has(id)) this.#sendLive(encode)
+  }
+
+  #holdOrSend(encode: Encode, id: string | null): void {
+    if (!this.#held) this.#sendLive(encode)
+    else if (this.#held.length < HELD_MAX) this.#held.push({ encode, id })
   }
 
   #sendLive(encode: Encode): void {

@@ -7,8 +7,9 @@ import { authorizeJoin, cannotRead, Refusal, verifyTicket } from './authorize.ts
 import { echoBindings } from './change-bindings.ts'
 import type { ChangeFeed } from './change-feed.ts'
 import { Channel, type ChannelConnection } from './channel.ts'
+import type { Deadlines } from './deadlines.ts'
 import type { Hub, HubConnection } from './hub.ts'
-import type { JoinRate } from './join-rate.ts'
+import type { JoinLimits, JoinRate } from './join-rate.ts'
 import {
   closeMessage,
   type JoinRequest,
@@ -23,9 +24,6 @@ import type { Frame, Serializer } from './serializers.ts'
 import { Subscription } from './subscription.ts'
 import { mayReadTopic, TOPIC_PREFIX } from './topic.ts'
 
-const CHANNELS_MAX = 100
-/** Joins of one socket: as many at once, one more each second. */
-const JOINS_BURST = 20
 /** Frames that wait for a token's verification before them. */
 const PUSHES_WAITING_MAX = 100
 /** A client that does not answer our close frame is cut off then. */
@@ -40,7 +38,7 @@ export interface RealtimeTimes {
   idleMs: number
   /** Without a channel for this long the socket is cut off. */
   noChannelMs: number
-  /** How often idle sockets and expired channels are looked for. */
+  /** How late idle sockets and expired channels may be found. */
   sweepMs: number
   /** How often the table is read for subscriptions to its changes, beside each wake. */
   changesPollMs: number
@@ -48,6 +46,17 @@ export interface RealtimeTimes {
   subscribeRetryMs: number
   /** What may wait in a socket that its reader does not drain. Beyond it the socket is dropped; the inbox has it all. */
   bufferedBytesMax: number
+}
+
+export interface RealtimeLimits {
+  connectionsPerTokenMax: number
+  /** Together: what opened them names no API token, as the public key of a Supabase project whose secret is ours too. */
+  connectionsWithoutTokenMax: number
+  /** Of one socket. */
+  channelsMax: number
+  /** Joins of one socket: as many at once, one more each second. */
+  joinsBurst: number
+  joinsPerToken: JoinLimits
 }
 
 export interface RealtimeLog {
@@ -61,9 +70,11 @@ export interface ConnectionContext {
   source: RealtimeSource
   joinRate: JoinRate
   verifier: TicketSigner
-  limits: { connectionsPerTokenMax: number }
+  limits: RealtimeLimits
   times: RealtimeTimes
   log: RealtimeLog
+  /** When a connection is to be looked at. */
+  deadlines: Deadlines<Connection>
   /** Runs the work after a delay, unless the endpoint closes before. */
   later(delayMs: number, work: () => void): void
 }
@@ -93,6 +104,7 @@ export class Connection implements HubConnection, ChannelConnection {
     socket.on('pong', () => this.#touch())
     // ws has answered by then, with 1002 or 1007, or cut off a frame that is too long; the rest is done in 'close'.
     socket.on('error', (error) => context.log.debug({ reason: error.message }, 'realtime socket failed'))
+    this.#watch()
   }
 
   /** The socket is gone: nobody is joined here any more. */
@@ -101,33 +113,51 @@ export class Connection implements HubConnection, ChannelConnection {
     for (const channel of this.#channels.values()) this.#detach(channel)
     this.#channels.clear()
     this.#context.hub.removeConnection(this)
+    this.#context.deadlines.remove(this)
   }
 
   close(code: number): void {
     this.#closingSince ??= performance.now()
     this.#socket.close(code)
+    this.#watch()
   }
 
   terminate(): void {
     this.#socket.terminate()
   }
 
-  revoke(): void {
-    for (const channel of [...this.#channels.values()]) this.#endChannel(channel, 'Token has been revoked')
+  revoke(message: string): void {
+    for (const channel of [...this.#channels.values()]) this.#endChannel(channel, message)
     this.close(1000)
   }
 
   /** Ends what time has ended: expired channels, idle sockets, closes that the client does not answer. */
-  sweep(): void {
+  look(): void {
     const now = performance.now()
     const { idleMs, noChannelMs } = this.#context.times
     if (this.#closingSince !== null) {
-      if (now - this.#closingSince > CLOSE_GRACE_MS) this.terminate()
-      return
+      if (now - this.#closingSince >= CLOSE_GRACE_MS) this.terminate()
+    } else {
+      for (const channel of [...this.#channels.values()]) this.endIfExpired(channel)
+      if (now - this.#lastFrameAt >= idleMs) this.close(1000)
+      else if (this.#channels.size === 0 && now - this.#noChannelSince >= noChannelMs) this.terminate()
     }
-    for (const channel of [...this.#channels.values()]) this.endIfExpired(channel)
-    if (now - this.#lastFrameAt >= idleMs) this.close(1000)
-    else if (this.#channels.size === 0 && now - this.#noChannelSince >= noChannelMs) this.terminate()
+    this.#watch()
+  }
+
+  /** Whatever may end earlier than was known is told here; what ends later is seen at the next look. */
+  #watch(): void {
+    if (this.#socket.readyState !== WebSocket.CLOSED) this.#context.deadlines.set(this, this.#dueAt())
+  }
+
+  #dueAt(): number {
+    const { idleMs, noChannelMs } = this.#context.times
+    if (this.#closingSince !== null) return this.#closingSince + CLOSE_GRACE_MS
+    let dueAt = this.#lastFrameAt + idleMs
+    if (this.#channels.size === 0) dueAt = Math.min(dueAt, this.#noChannelSince + noChannelMs)
+    const [now, nowSeconds] = [performance.now(), Date.now() / 1000]
+    for (const { claims } of this.#channels.values()) dueAt = Math.min(dueAt, now + (claims.exp - nowSeconds) * 1000)
+    return dueAt
   }
 
   #touch(): void {
@@ -180,15 +210,19 @@ export class Connection implements HubConnection, ChannelConnection {
       this.#refuseJoin(push, 'ClientJoinRateLimitReached: Too many joins per second', 0)
       return this.close(1000)
     }
+    let opened: Channel | null = null
     try {
       const { channel, request, replayed } = await this.#openChannel(push)
+      opened = channel
       if (this.#closingSince !== null) return this.#detach(channel)
       this.#send(replyTo(push, 'ok', { postgres_changes: echoBindings(request.postgresChanges) }))
       this.#closeDuplicate(push.topic)
       this.#channels.set(push.topic, channel)
+      this.#watch()
       channel.release(replayed)
-      channel.subscription?.start(channel.claims)
     } catch (error) {
+      // The hub would keep it for good: only what stands in #channels is detached with the socket.
+      if (opened && !this.#isJoined(opened)) this.#detach(opened)
       if (!(error instanceof Refusal)) throw error
       this.#refuseJoin(push, error.message, this.#context.times.joinErrorDelayMs)
       this.#closeDuplicate(push.topic)
@@ -202,17 +236,31 @@ export class Connection implements HubConnection, ChannelConnection {
     const request = parseJoin(push.payload)
     // The sentence of the original's own runtime: clients only look at the code before it.
     if (!request) throw new Refusal('UnknownErrorOnChannel: no function clause matching in Access.get/3')
-    if (this.#channels.size >= CHANNELS_MAX && !this.#channels.has(topic)) {
+    if (this.#channels.size >= this.#context.limits.channelsMax && !this.#channels.has(topic)) {
       throw new Refusal('ChannelRateLimitReached: Too many channels')
     }
     const claims = await authorizeJoin(name, request, this.#apikeyClaims, this.#context)
     if (!this.#tie(claims)) throw new Refusal('ConnectionRateLimitReached: Too many connected users')
     const channel = new Channel(push, request, claims, this)
-    if (request.postgresChanges.length > 0) {
-      channel.subscription = new Subscription(request.postgresChanges, channel, this.#context)
-    }
     if (channel.isPrivate) this.#context.hub.addChannel(channel)
-    return { channel, request, replayed: await this.#readReplay(channel, request) }
+    const replayed = await this.#readReplay(channel, request)
+    await this.#subscribe(channel, request)
+    return { channel, request, replayed }
+  }
+
+  /** Before the answer, so that rows count from its ok on, which many a client takes for being subscribed. */
+  async #subscribe(channel: Channel, { postgresChanges, waitMs }: JoinRequest): Promise<void> {
+    if (postgresChanges.length === 0) return
+    const subscription = new Subscription(postgresChanges, channel, this.#context)
+    channel.subscription = subscription
+    try {
+      await (waitMs === null ? subscription.start(channel.claims) : subscription.startWithin(waitMs, channel.claims))
+    } catch (error) {
+      this.#detach(channel)
+      throw error
+    }
+    // In the turn in which the new one hears: no row comes twice, and none is missed.
+    this.#channels.get(channel.topic)?.subscription?.stop()
   }
 
   /** The channel hears already: a wake that comes while its past is read is held, and sent once. */
@@ -254,9 +302,10 @@ export class Connection implements HubConnection, ChannelConnection {
       }
       if (!this.#tie(claims)) return this.#endChannel(channel, 'Too many connected users')
       channel.claims = claims
+      this.#watch()
       if (!channel.subscription) return
       channel.jwt = jwt
-      channel.subscription.start(claims)
+      void channel.subscription.start(claims)
     } catch (error) {
       if (!(error instanceof TicketError)) throw error
       this.#endChannel(channel, error.fault === 'signature' ? ':signature_error' : error.message)
@@ -282,7 +331,10 @@ export class Connection implements HubConnection, ChannelConnection {
   #removeChannel(channel: Channel): void {
     this.#channels.delete(channel.topic)
     this.#detach(channel)
-    if (this.#channels.size === 0) this.#noChannelSince = performance.now()
+    if (this.#channels.size === 0) {
+      this.#noChannelSince = performance.now()
+      this.#watch()
+    }
     this.#send(closeMessage(channel.topic, channel.joinRef))
   }
 
@@ -299,7 +351,7 @@ export class Connection implements HubConnection, ChannelConnection {
     this.#joinsSpent = Math.max(0, this.#joinsSpent - (now - this.#joinsAt) / 1000)
     this.#joinsAt = now
     const { token } = this.#apikeyClaims
-    if (this.#joinsSpent + 1 > JOINS_BURST) return false
+    if (this.#joinsSpent + 1 > this.#context.limits.joinsBurst) return false
     if (typeof token === 'string' && !this.#context.joinRate.take(token)) return false
     this.#joinsSpent++
     return true

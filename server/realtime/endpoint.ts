@@ -6,9 +6,10 @@ import { type TicketClaims, TicketError, type TicketSigner } from '../domain/tic
 import { PatchcordError } from '../errors.ts'
 import { verifyTicket } from './authorize.ts'
 import { createChangeFeed } from './change-feed.ts'
-import { Connection, type RealtimeLog, type RealtimeTimes } from './connection.ts'
+import { Connection, type RealtimeLimits, type RealtimeLog, type RealtimeTimes } from './connection.ts'
+import { createDeadlines } from './deadlines.ts'
 import type { Hub } from './hub.ts'
-import { createJoinRate, type JoinRate } from './join-rate.ts'
+import { createJoinRate, JOIN_LIMITS, type JoinRate } from './join-rate.ts'
 import { findSerializer, type Serializer } from './serializers.ts'
 
 export const REALTIME_PATH = '/realtime/v1/websocket'
@@ -32,12 +33,15 @@ const TIMES: RealtimeTimes = {
   bufferedBytesMax: 256 * 1024,
 }
 
+/** Of a socket, and of a token over all of its sockets. */
+const LIMITS = { connectionsWithoutTokenMax: 1_000, channelsMax: 100, joinsBurst: 20, joinsPerToken: JOIN_LIMITS }
+
 export interface RealtimeOptions {
   server: Server
   hub: Hub
   source: RealtimeSource
   verifier: TicketSigner
-  limits: { connectionsPerTokenMax: number }
+  limits: Pick<RealtimeLimits, 'connectionsPerTokenMax'> & Partial<RealtimeLimits>
   log: RealtimeLog
   isHostAllowed(host: string): boolean
   isOriginAllowed(origin: string, host: string): boolean
@@ -69,36 +73,24 @@ export function attachRealtime(options: RealtimeOptions): { close(): Promise<voi
     pollMs: times.changesPollMs,
     onError: (error) => logReadFailure(options.log, error),
   })
-  const joinRate = createJoinRate()
-  const context = { ...options, times, feed, joinRate, ...createDelays() }
+  const limits = { ...LIMITS, ...options.limits }
+  const joinRate = createJoinRate(limits.joinsPerToken)
+  const deadlines = createDeadlines<Connection>(times.sweepMs, (connection) => connection.look())
+  const context = { ...options, limits, times, feed, joinRate, deadlines, ...createDelays() }
   const wss = createWebSocketServer()
-  const connections = new Set<Connection>()
+  const sockets = new OpenSockets(options.hub, limits)
   const handshakes = new Set<Duplex>()
   let isClosing = false
 
-  const sweep = setInterval(() => {
-    for (const connection of [...connections]) connection.sweep()
-  }, times.sweepMs)
-  sweep.unref()
-
-  function open(socket: WebSocket, serializer: Serializer, claims: TicketClaims): Connection {
-    const connection = new Connection(socket, serializer, claims, context)
-    connections.add(connection)
-    options.hub.addConnection(connection)
-    socket.on('close', () => {
-      connections.delete(connection)
-      connection.dispose()
-    })
-    return connection
-  }
-
   async function upgrade(request: IncomingMessage, socket: Duplex, head: Buffer): Promise<void> {
     const { serializer, claims, tokenId } = await admit(request, options, joinRate)
+    if (!sockets.hasRoom(tokenId)) throw new Refused(429, { error: 'Too many connected users' }, true)
     if (isClosing) throw new Refused(503, { error: 'Realtime is restarting' })
     if (socket.destroyed) return
     wss.handleUpgrade(request, socket, head, (webSocket) => {
-      const connection = open(webSocket, serializer, claims)
-      if (tokenId !== null) options.hub.tie(connection, tokenId, options.limits.connectionsPerTokenMax)
+      const connection = new Connection(webSocket, serializer, claims, context)
+      sockets.add(connection, tokenId)
+      webSocket.on('close', () => sockets.remove(connection))
     })
   }
 
@@ -125,13 +117,45 @@ export function attachRealtime(options: RealtimeOptions): { close(): Promise<voi
   return {
     async close() {
       isClosing = true
-      clearInterval(sweep)
+      deadlines.close()
       feed.close()
       context.clear()
       for (const socket of handshakes) socket.destroy()
-      await closeAll(connections)
+      await closeAll(sockets.all)
       options.server.off('upgrade', listener)
     },
+  }
+}
+
+/** Who is connected, and whether there is room for one more: of an API token, or of all together that name none. */
+class OpenSockets {
+  readonly all = new Set<Connection>()
+  readonly #withoutToken = new Set<Connection>()
+  readonly #hub: Hub
+  readonly #limits: RealtimeLimits
+
+  constructor(hub: Hub, limits: RealtimeLimits) {
+    this.#hub = hub
+    this.#limits = limits
+  }
+
+  hasRoom(tokenId: string | null): boolean {
+    const { connectionsPerTokenMax, connectionsWithoutTokenMax } = this.#limits
+    if (tokenId === null) return this.#withoutToken.size < connectionsWithoutTokenMax
+    return this.#hub.hasRoom(tokenId, connectionsPerTokenMax)
+  }
+
+  add(connection: Connection, tokenId: string | null): void {
+    this.all.add(connection)
+    this.#hub.addConnection(connection)
+    if (tokenId === null) this.#withoutToken.add(connection)
+    else this.#hub.tie(connection, tokenId, this.#limits.connectionsPerTokenMax)
+  }
+
+  remove(connection: Connection): void {
+    this.all.delete(connection)
+    this.#withoutToken.delete(connection)
+    connection.dispose()
   }
 }
 
@@ -171,9 +195,6 @@ async function admit(request: IncomingMessage, options: RealtimeOptions, joinRat
   const tokenId = typeof claims.token === 'string' ? claims.token : null
   if (tokenId !== null && joinRate.isSpent(tokenId)) {
     throw new Refused(429, { error: 'Too many joins per second' }, true)
-  }
-  if (tokenId !== null && !options.hub.hasRoom(tokenId, options.limits.connectionsPerTokenMax)) {
-    throw new Refused(429, { error: 'Too many connected users' }, true)
   }
   return { serializer, claims, tokenId }
 }

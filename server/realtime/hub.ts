@@ -1,6 +1,6 @@
 import { TICKET_SECONDS_MAX } from '../domain/tickets.ts'
 import type { Wake, WakeSink } from '../wakes/bus.ts'
-import type { TokenHolder } from '../wakes/revocations.ts'
+import type { EndOfToken, TokenHolder } from '../wakes/revocations.ts'
 import { wakeMessage } from './phoenix.ts'
 import type { Frame, Serializer } from './serializers.ts'
 import { wakeTopic } from './topic.ts'
@@ -35,17 +35,31 @@ export interface Hub extends WakeSink, TokenHolder {
   removeChannel(channel: HubChannel): void
 }
 
-/** A ticket that outlived its revoked token is dead by then, clocks apart by a minute included. */
+/**
+ * A ticket that outlived its revoked token is dead by then, clocks apart by a minute included. An apikey may live on for
+ * hours: what it opens then may read nothing, and is closed by the next check, since nobody has vouched for its token.
+ */
 const REVOKED_MEMORY_MS = (TICKET_SECONDS_MAX + 60) * 1000
 /** Waking thousands of sockets gives way to everything else that often. */
 const SLICE_MS = 10
 
-export function createHub(): Hub {
+/** As systemMessage says it: the sentences are ours, the original knows no tokens behind its JWTs. */
+const SENTENCES: Record<EndOfToken, string> = {
+  revoked: 'Token has been revoked',
+  expired: 'Token has expired',
+  deleted: 'Agent has been deleted',
+  renamed: 'Agent has been renamed',
+}
+
+/** `onError` hears once of each channel or socket that fails, and the others go on. */
+export function createHub(onError: (error: unknown) => void = throwLater): Hub {
   const tokensOf = new Map<HubConnection, string[]>()
   /** With when each was tied to the token, as performance.now() counts. */
   const connectionsOfToken = new Map<string, Map<HubConnection, number>>()
   const channelsOfTopic = new Map<string, Set<HubChannel>>()
   const revoked = createRevokedSet()
+  const unvouched = new Set<string>()
+  const attempt = createAttempts(onError)
   const hasRoom = (tokenId: string, max: number) => (connectionsOfToken.get(tokenId)?.size ?? 0) < max
 
   const deliver = inSlices((wake: Wake) => {
@@ -53,7 +67,7 @@ export function createHub(): Hub {
     const channels = channelsOfTopic.get(topic)
     if (!channels) return
     const encode = encodeOnce((serializer) => serializer.encode(wakeMessage(topic, wake)))
-    for (const channel of [...channels]) channel.deliver(encode, wake)
+    for (const channel of [...channels]) attempt(channel, () => channel.deliver(encode, wake))
   })
 
   return {
@@ -65,19 +79,26 @@ export function createHub(): Hub {
     },
     tokenIds: () => connectionsOfToken.keys(),
     deliver,
-    closeTokens(tokenIds, before = Number.POSITIVE_INFINITY) {
+    unvouched: () => [...unvouched],
+    vouchFor(tokenIds) {
+      for (const tokenId of tokenIds) unvouched.delete(tokenId)
+    },
+    closeTokens(tokenIds, before = Number.POSITIVE_INFINITY, reason = 'revoked') {
+      const sentence = SENTENCES[before < Number.POSITIVE_INFINITY ? 'renamed' : reason]
       for (const tokenId of tokenIds) {
-        const isFinal = before === Number.POSITIVE_INFINITY
-        if (isFinal) revoked.add(tokenId)
+        if (before === Number.POSITIVE_INFINITY) revoked.add(tokenId)
         for (const [connection, tiedAt] of [...(connectionsOfToken.get(tokenId) ?? [])]) {
-          if (tiedAt < before) connection.revoke(isFinal ? 'Token has been revoked' : 'Agent has been renamed')
+          if (tiedAt < before) attempt(connection, () => connection.revoke(sentence))
         }
       }
     },
     isRevoked: (tokenId) => revoked.has(tokenId),
     addConnection: (connection) => void tokensOf.set(connection, []),
     removeConnection(connection) {
-      for (const tokenId of tokensOf.get(connection) ?? []) removeFrom(connectionsOfToken, tokenId, connection)
+      for (const tokenId of tokensOf.get(connection) ?? []) {
+        removeFrom(connectionsOfToken, tokenId, connection)
+        if (!connectionsOfToken.has(tokenId)) unvouched.delete(tokenId)
+      }
       tokensOf.delete(connection)
     },
     hasRoom,
@@ -86,6 +107,7 @@ export function createHub(): Hub {
       if (connections.has(connection)) return true
       const tokens = tokensOf.get(connection)
       if (!tokens || !hasRoom(tokenId, connectionsMax)) return false
+      if (connections.size === 0) unvouched.add(tokenId)
       connectionsOfToken.set(tokenId, connections.set(connection, performance.now()))
       // Not pushed: an array that grows holds room for 16 more, and there are as many arrays as sockets.
       tokensOf.set(connection, [...tokens, tokenId])
@@ -126,6 +148,26 @@ function inSlices<T>(work: (item: T) => void): (item: T) => void {
     if (queue.length === 0 && performance.now() < until) work(item)
     else queue.push(item)
   }
+}
+
+/** Runs work for somebody; of what it throws, each somebody's first error is told. */
+function createAttempts(onError: (error: unknown) => void): (whose: object, work: () => void) => void {
+  const failed = new WeakSet<object>()
+  return (whose, work) => {
+    try {
+      work()
+    } catch (error) {
+      if (failed.has(whose)) return
+      failed.add(whose)
+      onError(error)
+    }
+  }
+}
+
+function throwLater(error: unknown): void {
+  setImmediate(() => {
+    throw error
+  })
 }
 
 function encodeOnce(encode: (serializer: Serializer) => Frame): (serializer: Serializer) => Frame {

@@ -30,8 +30,14 @@ export interface Broadcast {
   payload: string
 }
 
+/** How deep a binding may be: it is echoed, and what is read without recursion is not written without. */
+const DEPTH_MAX = 20
 /** Supabase Realtime replays no more, whatever a client asks for. */
 const REPLAY_MAX = 25
+
+/** Supabase Realtime's own; the bound is below the time in which clients want their heartbeats answered. */
+const WAIT_MS = 15_000
+const WAIT_MS_MAX = 20_000
 
 export interface ReplayRequest {
   /** Milliseconds since 1970. */
@@ -48,6 +54,8 @@ export interface JoinRequest {
   /** 'invalid': asked for in a way that nobody understands. */
   replay: ReplayRequest | 'invalid' | null
   postgresChanges: Record<string, unknown>[]
+  /** How long the answer may wait until the changes are subscribed to; null: it does not depend on that. */
+  waitMs: number | null
 }
 
 /** The payload of `phx_join`, every part of which may be missing; null: a part has the wrong type. */
@@ -57,13 +65,24 @@ export function parseJoin(payload: unknown): JoinRequest | null {
   if (!isRecord(config)) return null
   const { broadcast = {}, postgres_changes: postgresChanges = [], private: isPrivate = false } = config
   if (!isRecord(broadcast) || !Array.isArray(postgresChanges) || !postgresChanges.every(isRecord)) return null
+  if (!isShallow(postgresChanges, DEPTH_MAX)) return null
   return {
     accessToken: parseAccessToken(payload),
     isPrivate: isTrue(isPrivate),
     wantsAck: isTrue(broadcast.ack),
     replay: parseReplay(broadcast.replay),
     postgresChanges,
+    waitMs: parseWait(config.postgres_changes_options),
   }
+}
+
+/**
+ * `{wait, timeout}`, which servers know since the autumn of 2026; older ones ignore it, and clients must bear that. What is
+ * wrong in it counts as missing, as in the original.
+ */
+function parseWait(options: unknown): number | null {
+  if (!isRecord(options) || !isTrue(options.wait)) return null
+  return Math.min(isSafeInteger(options.timeout) ? options.timeout : WAIT_MS, WAIT_MS_MAX)
 }
 
 function parseReplay(replay: unknown): JoinRequest['replay'] {
@@ -141,6 +160,11 @@ export function changeMessage(topic: string, change: ChangeParts): ServerMessage
   ]
   const payload = `{"data":{${data.join(',')}},"ids":${JSON.stringify(ids)}}`
   return { joinRef: null, ref: null, topic, event: 'postgres_changes', payload }
+}
+
+function isShallow(value: unknown, depthMax: number): boolean {
+  if (typeof value !== 'object' || value === null) return true
+  return depthMax > 0 && Object.values(value).every((member) => isShallow(member, depthMax - 1))
 }
 
 function isTrue(value: unknown): boolean {

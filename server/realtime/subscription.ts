@@ -2,11 +2,16 @@ import type { Change, ChangeFilter, Changes, FilterCheck, RealtimeSource } from 
 import { PUBLISHED_TABLE } from '../domain/realtime.ts'
 import { TICKET_ROLE, type TicketClaims } from '../domain/tickets.ts'
 import { PatchcordError } from '../errors.ts'
+import { Refusal } from './authorize.ts'
 import { type Binding, explainRefusal, parseBindings } from './change-bindings.ts'
 import type { ChangeFeed, ChangeListener } from './change-feed.ts'
 import type { Hub, HubChannel } from './hub.ts'
 import { changeMessage, type Ref, type ServerMessage, systemMessage } from './phoenix.ts'
+import { shareRuns } from './shared-run.ts'
 import { claimText, wakeTopic } from './topic.ts'
+
+/** While a join waits, what failed is tried again this often. */
+const WAITING_RETRY_MS = 500
 
 export interface SubscriptionContext {
   hub: Hub
@@ -20,7 +25,7 @@ export interface SubscriptionContext {
 export interface SubscriptionChannel {
   readonly topic: string
   readonly joinRef: Ref
-  /** Sends unless the channel's token has expired, which ends the channel. */
+  /** Sends once the join is answered, unless the channel's token has expired, which ends the channel. */
   sendLive(message: ServerMessage): void
 }
 
@@ -32,8 +37,12 @@ export class Subscription {
   #bindings: Binding[] = []
   #listener: ChangeListener | null = null
   #hint: HubChannel | null = null
+  /** Those of the last start; null: stopped. */
+  #claims: TicketClaims | null = null
   /** Counts starts: an older one that is still under way has lost. */
   #generation = 0
+  /** However many tokens a client sends, the database is asked for one thing at a time. */
+  readonly #run = shareRuns(() => this.#attempt())
 
   constructor(params: Record<string, unknown>[], channel: SubscriptionChannel, context: SubscriptionContext) {
     this.#params = params
@@ -41,41 +50,80 @@ export class Subscription {
     this.#context = context
   }
 
-  /** (Re)subscribes with these claims; until that is said, the claims of the last start decide. */
-  start(claims: TicketClaims): void {
-    const generation = ++this.#generation
-    this.#start(claims, generation).catch((error) => {
+  /**
+   * (Re)subscribes with these claims; until that is said, the claims of the last time decide. Resolves once it is said or
+   * has failed; then it is tried again later.
+   */
+  async start(claims: TicketClaims): Promise<void> {
+    this.#generation++
+    this.#claims = claims
+    await this.#run()
+  }
+
+  async #attempt(): Promise<void> {
+    const [claims, generation] = [this.#claims, this.#generation]
+    if (claims === null) return
+    try {
+      const refusal = await this.#subscribe(claims, generation)
+      if (generation === this.#generation) this.#say(refusal)
+    } catch (error) {
       if (generation !== this.#generation) return
-      const isPassing = error instanceof PatchcordError && error.code === 'unavailable'
-      if (!isPassing) this.#context.log.error({ err: error }, 'realtime subscription failed')
+      this.#report(error)
       this.#context.later(this.#context.times.subscribeRetryMs, () => {
-        if (generation === this.#generation) this.start(claims)
+        if (generation === this.#generation) void this.#run()
       })
-    })
+    }
+  }
+
+  /**
+   * The same for a client whose join waits for it (`postgres_changes_options` of 2026): what is wrong refuses the join, and
+   * what fails is tried again until the time is over. Throws Refusal.
+   */
+  async startWithin(waitMs: number, claims: TicketClaims): Promise<void> {
+    const generation = ++this.#generation
+    const deadline = performance.now() + waitMs
+    while (generation === this.#generation) {
+      const refusal = await this.#subscribe(claims, generation).catch((error) => this.#report(error))
+      if (refusal === null) return this.#say(null)
+      if (refusal !== undefined) throw new Refusal(`RealtimeDisabledForConfiguration: ${refusal}`)
+      const leftMs = deadline - performance.now()
+      if (leftMs <= 0) {
+        const reason = `Timed out after ${waitMs}ms waiting for the postgres_changes subscription`
+        throw new Refusal(`PostgresChangesSubscribeTimeout: ${reason}`)
+      }
+      const delayMs = Math.min(leftMs, WAITING_RETRY_MS)
+      await new Promise<void>((resolve) => this.#context.later(delayMs, resolve))
+    }
   }
 
   stop(): void {
     this.#generation++
+    this.#claims = null
     this.#unlisten()
   }
 
-  async #start(claims: TicketClaims, generation: number): Promise<void> {
+  #report(error: unknown): void {
+    const isPassing = error instanceof PatchcordError && error.code === 'unavailable'
+    if (!isPassing) this.#context.log.error({ err: error }, 'realtime subscription failed')
+  }
+
+  /** null, or the sentence of what is wrong with the bindings. */
+  async #subscribe(claims: TicketClaims, generation: number): Promise<string | null> {
     const bindings = parseBindings(this.#params)
-    if (typeof bindings === 'string') return this.#say('error', bindings)
+    if (typeof bindings === 'string') return bindings
     const check = await this.#context.source.checkFilters(
       claims.role,
       bindings.flatMap(({ filters }) => filters),
     )
     const refusal = explainRefusal(bindings, check)
-    if (generation !== this.#generation) return
+    if (generation !== this.#generation) return null
     if (refusal !== null) {
       this.#unlisten()
-      return this.#say('error', refusal)
+      return refusal
     }
     this.#bindings = withFilters(bindings, check)
     await this.#listen(claims, generation)
-    if (generation !== this.#generation) return
-    this.#say('ok', 'Subscribed to PostgreSQL')
+    return null
   }
 
   /** The same agent goes on without a gap; what came for another one until now is still its own. */
@@ -124,7 +172,9 @@ export class Subscription {
     )
   }
 
-  #say(status: 'ok' | 'error', message: string): void {
+  #say(refusal: string | null): void {
+    const [status, message] =
+      refusal === null ? (['ok', 'Subscribed to PostgreSQL'] as const) : (['error', refusal] as const)
     this.#channel.sendLive(systemMessage(this.#channel, 'postgres_changes', status, message))
   }
 }

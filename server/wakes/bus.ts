@@ -46,9 +46,13 @@ export function createBus(waiters: WakeTaker): WakeBus {
   const tellers: ((wakes: Wake[]) => void)[] = []
   const delivered = createRecentSet(DELIVERED_MAX)
 
-  function deliver(wake: Wake): void {
-    delivered.add(`${wake.id} ${wake.toAgentId}`)
-    if (!waiters.offer(wake)) passOn(wake)
+  function deliver(wakes: Wake[]): void {
+    for (const wake of wakes) {
+      const key = `${wake.id} ${wake.toAgentId}`
+      if (delivered.has(key)) continue
+      delivered.add(key)
+      if (!waiters.offer(wake)) passOn(wake)
+    }
   }
 
   function passOn(wake: Wake): void {
@@ -57,12 +61,11 @@ export function createBus(waiters: WakeTaker): WakeBus {
 
   return {
     publish(wakes) {
-      for (const wake of wakes) deliver(wake)
+      // A read-back may have seen the commit before its answer came here.
+      deliver(wakes)
       if (wakes.length > 0) for (const tell of tellers) tell(wakes)
     },
-    receive(wakes) {
-      for (const wake of wakes) if (!delivered.has(`${wake.id} ${wake.toAgentId}`)) deliver(wake)
-    },
+    receive: deliver,
     passOn,
     addSink(sink) {
       sinks.push(sink)

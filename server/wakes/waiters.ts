@@ -36,80 +36,86 @@ interface Waiter extends WaitFor {
 
 /** The waits of `wait_for_message` on this instance. One wake ends one wait: the longest waiting one that it fits. */
 export function createWaiters(limits: { waitersPerAgentMax: number }): Waiters {
-  const waitersOf = new Map<string, Set<Waiter>>()
+  const waiting = createWaiting(limits.waitersPerAgentMax)
   let isClosing = false
 
-  function add(waiter: Waiter): void {
-    const waiters = waitersOf.get(waiter.agentId) ?? new Set()
-    if (waiters.size >= limits.waitersPerAgentMax) {
-      throw new PatchcordError('rate_limited', `This agent already waits ${waiters.size} times.`, {
-        hint: 'End another wait_for_message first.',
-        retryAfterSeconds: 10,
-      })
+  function start(request: WaitFor): Wait {
+    const { promise, resolve } = promiseOf<WaitEnd>()
+    const waiter: Waiter = {
+      ...request,
+      startedAt: performance.now(),
+      end(end) {
+        clearTimeout(timer)
+        request.signal.removeEventListener('abort', onAbort)
+        waiting.remove(waiter)
+        resolve(end)
+      },
     }
-    waitersOf.set(waiter.agentId, waiters.add(waiter))
-  }
-
-  function remove(waiter: Waiter): void {
-    const waiters = waitersOf.get(waiter.agentId)
-    waiters?.delete(waiter)
-    if (waiters?.size === 0) waitersOf.delete(waiter.agentId)
-  }
-
-  const all = () => [...waitersOf.values()].flatMap((waiters) => [...waiters])
-
-  function* tokenIds(): Iterable<string> {
-    for (const waiters of waitersOf.values()) for (const { tokenId } of waiters) yield tokenId
+    const onAbort = () => waiter.end({ how: 'aborted' })
+    waiting.add(waiter)
+    const timer = setTimeout(() => waiter.end({ how: 'timeout' }), request.timeoutMs)
+    request.signal.addEventListener('abort', onAbort)
+    if (isClosing) waiter.end({ how: 'closing' })
+    else if (request.signal.aborted) waiter.end({ how: 'aborted' })
+    return {
+      ended: promise,
+      cancel() {
+        waiter.end({ how: 'aborted' })
+        return promise
+      },
+    }
   }
 
   return {
-    start(request) {
-      const { promise, resolve } = promiseOf<WaitEnd>()
-      const waiter: Waiter = {
-        ...request,
-        startedAt: performance.now(),
-        end(end) {
-          clearTimeout(timer)
-          request.signal.removeEventListener('abort', onAbort)
-          remove(waiter)
-          resolve(end)
-        },
-      }
-      const onAbort = () => waiter.end({ how: 'aborted' })
-      add(waiter)
-      const timer = setTimeout(() => waiter.end({ how: 'timeout' }), request.timeoutMs)
-      request.signal.addEventListener('abort', onAbort)
-      if (isClosing) waiter.end({ how: 'closing' })
-      else if (request.signal.aborted) waiter.end({ how: 'aborted' })
-      return {
-        ended: promise,
-        cancel() {
-          waiter.end({ how: 'aborted' })
-          return promise
-        },
-      }
-    },
+    start,
     offer(wake: Wake) {
-      for (const waiter of waitersOf.get(wake.toAgentId) ?? []) {
-        if (waiter.from !== undefined && waiter.from !== wake.from) continue
-        if (waiter.thread !== undefined && waiter.thread !== wake.thread) continue
-        waiter.end({ how: 'woken', wake })
-        return true
-      }
-      return false
+      const waiter = waiting.of(wake.toAgentId).find((each) => isFor(each, wake))
+      waiter?.end({ how: 'woken', wake })
+      return waiter !== undefined
     },
     close() {
       isClosing = true
-      for (const waiter of all()) waiter.end({ how: 'closing' })
+      for (const waiter of waiting.all()) waiter.end({ how: 'closing' })
     },
-    agentIds: () => waitersOf.keys(),
-    tokenIds,
+    agentIds: waiting.agentIds,
+    *tokenIds() {
+      for (const { tokenId } of waiting.all()) yield tokenId
+    },
     closeTokens(tokenIds, before = Number.POSITIVE_INFINITY) {
-      if (waitersOf.size === 0 || tokenIds.length === 0) return
       const ended = new Set(tokenIds)
-      for (const waiter of all()) {
+      for (const waiter of waiting.all()) {
         if (ended.has(waiter.tokenId) && waiter.startedAt < before) waiter.end({ how: 'revoked' })
       }
+    },
+  }
+}
+
+function isFor({ from, thread }: WaitFor, wake: Wake): boolean {
+  return (from === undefined || from === wake.from) && (thread === undefined || thread === wake.thread)
+}
+
+/** Waiters by agent, those of one agent in the order they came. */
+function createWaiting(perAgentMax: number) {
+  const waitersOf = new Map<string, Set<Waiter>>()
+  const of = (agentId: string) => [...(waitersOf.get(agentId) ?? [])]
+  return {
+    of,
+    all: () => [...waitersOf.keys()].flatMap(of),
+    agentIds: () => waitersOf.keys(),
+    add(waiter: Waiter) {
+      const waiters = waitersOf.get(waiter.agentId) ?? new Set()
+      if (waiters.size >= perAgentMax) {
+        throw new PatchcordError('rate_limited', `This agent already waits ${waiters.size} times.`, {
+          hint: 'End another wait_for_message first.',
+          retryAfterSeconds: 10,
+        })
+      }
+      waitersOf.set(waiter.agentId, waiters.add(waiter))
+    },
+    remove(waiter: Waiter) {
+      const waiters = waitersOf.get(waiter.agentId)
+      waiters?.delete(waiter)
+      if (waiters?.size === 0) waitersOf.delete(waiter.agentId)
     },
   }
 }

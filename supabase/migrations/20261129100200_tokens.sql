@@ -134,8 +134,8 @@ end
 $$;
 comment on function patchcord.resolve_token(text) is 'Entry: who a token is, without acting as it.';
 
-create function patchcord.recent_revocations(p_seconds float8)
-returns table (token_uuid uuid, renamed_seconds_ago float8)
+create function patchcord.recent_revocations(p_seconds float8, p_tokens uuid[])
+returns table (token_uuid uuid, reason text, renamed_seconds_ago float8)
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 as $$
@@ -144,26 +144,34 @@ declare
   v_since timestamptz := v_now - make_interval(secs => p_seconds);
 begin
   return query
-  select t.id, null::float8 from patchcord.tokens t where t.revoked_at > v_since
+  select c.id,
+    case when t.expires_at <= v_now and t.revoked_at is null then 'expired' when a.deleted_at is not null then 'deleted'
+      else 'revoked' end,
+    null::float8
+  from (
+    select r.id from patchcord.tokens r where r.revoked_at > v_since
+    union select e.id from patchcord.tokens e where e.expires_at > v_since and e.expires_at <= v_now
+    union select o.id from patchcord.agents d join patchcord.tokens o on o.agent_uuid = d.id where d.deleted_at > v_since
+    union select unnest(p_tokens)
+  ) c (id)
+    left join patchcord.tokens t on t.id = c.id
+    left join patchcord.agents a on a.id = t.agent_uuid
+  where t.id is null or t.revoked_at is not null or t.expires_at <= v_now or a.deleted_at is not null
   union all
-  select t.id, null from patchcord.tokens t where t.expires_at > v_since and t.expires_at <= v_now
-  union all
-  select t.id, null from patchcord.agents a join patchcord.tokens t on t.agent_uuid = a.id where a.deleted_at > v_since
-  union all
-  select t.id, extract(epoch from v_now - a.renamed_at)::float8
+  select t.id, 'renamed', extract(epoch from v_now - a.renamed_at)::float8
   from patchcord.agents a join patchcord.tokens t on t.agent_uuid = a.id
   where a.renamed_at > v_since;
 end
 $$;
-comment on function patchcord.recent_revocations(float8) is
-  'Entry: tokens that ended in the last p_seconds (revoked, expired, agent deleted), and those of agents renamed then, with how long ago: what was opened under the old name ends. Names nobody and needs no token.';
+comment on function patchcord.recent_revocations(float8, uuid[]) is
+  'Entry: tokens that ended in the last p_seconds, those of p_tokens that ended whenever (or never were), and those of agents renamed in p_seconds, with how long ago: what was opened under the old name ends. Names nobody and needs no token.';
 
 revoke execute on function
   patchcord.enter(text, float8, float8, float8), patchcord.refill(float8, timestamptz, float8, float8),
   patchcord.assume(patchcord.entrance), patchcord.enter_agent(text), patchcord.resolve_token(text),
-  patchcord.recent_revocations(float8)
+  patchcord.recent_revocations(float8, uuid[])
 from public;
 grant execute on function
   patchcord.enter(text, float8, float8, float8), patchcord.assume(patchcord.entrance), patchcord.enter_agent(text),
-  patchcord.resolve_token(text), patchcord.recent_revocations(float8)
+  patchcord.resolve_token(text), patchcord.recent_revocations(float8, uuid[])
 to patchcord_api;

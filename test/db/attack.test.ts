@@ -93,7 +93,7 @@ describe('an enemy with a token, or with the connection of the API', () => {
     try {
       await sql.unsafe(plantTypes(['uuid', 'text', 'jsonb', 'timestamptz', 'float8', 'bytea', 'record']))
       await sql.begin(async (transaction) => {
-        await transaction`select patchcord.recent_revocations(10)`
+        await transaction`select patchcord.recent_revocations(10, '{}')`
         await transaction`select patchcord.read_back(10, null)`
         await transaction`select patchcord.enter_agent(${alice.tokenHash}::pg_catalog.text)`
         await transaction`select patchcord.lock_pairs(array[${bob.agentId}::pg_catalog.uuid])`

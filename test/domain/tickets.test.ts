@@ -182,7 +182,7 @@ test('a ticket for our own endpoint names its agent, and its JWT carries the UUI
   assert.equal(exp - iat, 600)
   assert.ok(Math.abs(iat - Date.now() / 1000) < 10)
   const key = decode(ticket.apikey, 1)
-  assert.deepEqual([key.role, key.token, key.exp, key.agent], ['anon', BOB.tokenId, exp, undefined])
+  assert.deepEqual(key, { role: 'anon', aud: 'authenticated', iat, exp: iat + 86_400, token: BOB.tokenId })
   assert.deepEqual(ticket.topics, [
     {
       name: `realtime:agent:${BOB.namespaceId}:${BOB.agentId}`,
@@ -194,6 +194,13 @@ test('a ticket for our own endpoint names its agent, and its JWT carries the UUI
       },
     },
   ])
+})
+
+test('the apikey outlives the ticket by a day at most, and not the token', async () => {
+  const hour = await issueBuiltin({ ...BOB, expiresAt: new Date(Date.now() + 3_600_000).toISOString() })
+  const { iat, exp } = decode(hour.apikey, 1)
+  assert.ok(exp - iat > 3_590 && exp - iat <= 3_600)
+  assert.equal(decode(hour.jwt, 1).exp - iat, 600)
 })
 
 test('a ticket does not outlive the token it stands for', async () => {

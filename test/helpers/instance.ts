@@ -17,7 +17,7 @@ export async function startInstance(database: TestDatabase, options: TestAppOpti
     log,
     onListening: () => readBack.now(),
   })
-  const listRecent = (seconds: number) => listRecentRevocations(sql, seconds)
+  const listRecent = (seconds: number, ids: string[]) => listRecentRevocations(sql, seconds, ids)
   const revocations = startRevocations({ holders: [hub, waiters], listRecent, log })
   return {
     ...app,

@@ -6,6 +6,7 @@ import { randomUUID } from 'node:crypto'
 import http from 'node:http'
 import https from 'node:https'
 import type { AddressInfo, Socket } from 'node:net'
+import type { TLSSocket } from 'node:tls'
 import { type WebSocket, WebSocketServer } from 'ws'
 
 export const NAMESPACE_UUID = '0197f7a0-0000-7000-8000-000000000001'
@@ -120,6 +121,8 @@ export class ScriptedServer {
   readonly connections: ScriptedConnection[] = []
   /** Every TCP connection, also those that never said a word. */
   connectionCount = 0
+  /** Connections over TLS that went on with the session of an earlier one. */
+  resumedCount = 0
   /** What the inbox holds as new. */
   pending: PendingMessage[] = []
   script: Script
@@ -144,6 +147,9 @@ export class ScriptedServer {
       this.connectionCount += 1
       this.#sockets.add(socket)
       socket.on('close', () => this.#sockets.delete(socket))
+    })
+    this.#http.on('secureConnection', (socket: TLSSocket) => {
+      if (socket.isSessionReused()) this.resumedCount += 1
     })
     this.#http.on('upgrade', (request, socket, head) => this.#upgrade(request, socket as Socket, head))
   }

@@ -5,87 +5,21 @@ import { fetchInbox } from '../../server/domain/inbox.ts'
 import { sendMessage } from '../../server/domain/messages.ts'
 import { createRealtimeSource, type RealtimeSource } from '../../server/domain/realtime.ts'
 import { PatchcordError } from '../../server/errors.ts'
-import { createBus } from '../../server/wakes/bus.ts'
-import { createWaiters } from '../../server/wakes/waiters.ts'
 import { asTicket, tryAs } from '../db/rls/world.ts'
 import { createTestDatabase, type TestDatabase } from '../helpers/database.ts'
-import { DEFAULT_LIMITS, type SeededAgent, type SeedOptions, seed } from '../helpers/seed.ts'
-import { type Client, type Endpoint, type EndpointOptions, inSeconds, startEndpoint } from './endpoint-helper.ts'
-
-const TOPIC = 'realtime:m'
-const INSERT = { event: 'INSERT', schema: 'patchcord', table: 'agent_messages' }
-const QUIET = { topic: 'phoenix', event: 'heartbeat', payload: {}, ref: 'quiet' }
-/** Several polls of the endpoint. */
-const QUIET_MS = 250
-
-const claimsOf = ({ namespaceId, agentId, tokenId }: SeededAgent) => ({
-  ns: namespaceId,
-  agent: agentId,
-  token: tokenId,
-})
+import { type SeededAgent, seed } from '../helpers/seed.ts'
+import { claimsOf, drain, INSERT, QUIET_MS, send, subscribe, TOPIC, withWorld } from './changes-helper.ts'
+import { type Client, inSeconds, startEndpoint } from './endpoint-helper.ts'
 
 describe('changes of the table', () => {
   let database: TestDatabase
-  let count = 0
   before(async () => {
     database = await createTestDatabase()
   })
   after(() => database.drop())
 
-  /** An endpoint on the database, with agents of a namespace of their own whose wakes reach it unless `isDeaf`. */
-  async function withWorld(
-    work: (world: Record<'alice' | 'bob' | 'carol', SeededAgent> & { endpoint: Endpoint }) => Promise<void>,
-    { isDeaf, limits, ...options }: EndpointOptions & { isDeaf?: boolean; limits?: SeedOptions['limits'] } = {},
-  ): Promise<void> {
-    const endpoint = await startEndpoint({ source: createRealtimeSource(database.api), ...options })
-    try {
-      const bus = createBus(createWaiters(DEFAULT_LIMITS))
-      if (!isDeaf) bus.addSink(endpoint.hub)
-      const names = ['alice', 'bob', 'carol'] as const
-      const more = limits ? { limits } : {}
-      await work({ ...(await seed(database, `changes-${++count}`, names, { bus, ...more })), endpoint })
-    } finally {
-      await endpoint.stop()
-    }
-    assert.deepEqual(endpoint.errors, [])
-  }
-
-  async function subscribe(
-    endpoint: Endpoint,
-    agent: SeededAgent,
-    bindings: object[] = [INSERT],
-    claims: object = {},
-  ): Promise<{ client: Client; said: string }> {
-    const client = await endpoint.open()
-    const jwt = await endpoint.sign({
-      role: 'patchcord_ticket',
-      exp: inSeconds(60),
-      ...claimsOf(agent),
-      ...claims,
-    })
-    const payload = { config: { private: false, postgres_changes: bindings }, access_token: jwt }
-    client.send({ topic: TOPIC, event: 'phx_join', payload, ref: '1', join_ref: '1' })
-    assert.equal(JSON.parse(await client.next()).payload.status, 'ok')
-    return { client, said: JSON.parse(await client.next()).payload.message }
-  }
-
-  /** Ids of all rows that came until nothing more does. */
-  async function drain(client: Client): Promise<string[]> {
-    await sleep(QUIET_MS)
-    client.send(QUIET)
-    const ids: string[] = []
-    for (let frame = await client.next(); !frame.includes('"ref":"quiet"'); frame = await client.next()) {
-      const { payload, event } = JSON.parse(frame)
-      if (event === 'postgres_changes') ids.push(payload.data.record.id)
-    }
-    return ids
-  }
-
-  const send = (from: SeededAgent, to: SeededAgent) =>
-    from((scope) => sendMessage(scope, { to: to.agent, content: 'hi' }))
-
   test('a row is sent as Postgres prints it for the role of a ticket', () =>
-    withWorld(async ({ endpoint, alice, bob }) => {
+    withWorld(database, async ({ endpoint, alice, bob }) => {
       const { client, said } = await subscribe(endpoint, bob)
       assert.equal(said, 'Subscribed to PostgreSQL')
       await alice((scope) => sendMessage(scope, { to: 'bob', content: 'hi', thread: 'deploy', urgency: 'urgent' }))
@@ -113,6 +47,7 @@ describe('changes of the table', () => {
 
   test('each ticket hears exactly the rows that the policy shows it: silent, held and taken ones too', () =>
     withWorld(
+      database,
       async ({ endpoint, alice, bob, carol }) => {
         const [forBob, forAlice, forCarol] = await Promise.all([bob, alice, carol].map((a) => subscribe(endpoint, a)))
         const anonymous = await subscribe(endpoint, bob, [INSERT], { role: 'anon' })
@@ -151,7 +86,7 @@ describe('changes of the table', () => {
     ))
 
   test('eq and in filters choose rows by the value, however it is written, and one row comes once', () =>
-    withWorld(async ({ endpoint, alice, bob, carol }) => {
+    withWorld(database, async ({ endpoint, alice, bob, carol }) => {
       const filters: [string, boolean][] = [
         [`to_agent_uuid=eq.${bob.agentId.toUpperCase()}`, true],
         [`to_agent_uuid=in.(${alice.agentId},${bob.agentId})`, true],
@@ -181,7 +116,7 @@ describe('changes of the table', () => {
     }))
 
   test('what is not published, or cannot be read, is refused with the recorded sentence', () =>
-    withWorld(async ({ endpoint, bob }) => {
+    withWorld(database, async ({ endpoint, bob }) => {
       const unable = /^Unable to subscribe to changes with given parameters\. Please check Realtime is enabled/
       const cases: [object, RegExp][] = [
         [{ ...INSERT, event: 'UPDATE' }, unable],
@@ -195,9 +130,15 @@ describe('changes of the table', () => {
           /ERROR 22007 \(invalid_datetime_format\) invalid input syntax/,
         ],
         [{ ...INSERT, filter: 'content=eq.x' }, /\(raise_exception\) invalid column for filter content$/],
+        [{ ...INSERT, table: 'nope', filter: 'content=eq.x' }, unable],
+        // It is the parameters of the wrong one that are named, whose filter is not the first.
+        [
+          { ...INSERT, event: '*', filter: 'content=eq.x' },
+          /parameters: \[event: \*, .*invalid column for filter content$/,
+        ],
       ]
       for (const [binding, expected] of cases) {
-        const { client, said } = await subscribe(endpoint, bob, [INSERT, binding])
+        const { client, said } = await subscribe(endpoint, bob, [{ ...INSERT, filter: 'kind=eq.message' }, binding])
         assert.match(said, expected)
         client.close()
       }
@@ -230,7 +171,7 @@ describe('changes of the table', () => {
   })
 
   test('new tokens in the middle of a stream lose no row and double none', () =>
-    withWorld(async ({ endpoint, alice, bob }) => {
+    withWorld(database, async ({ endpoint, alice, bob }) => {
       const { client } = await subscribe(endpoint, bob)
       const sent: string[] = []
       for (let index = 0; index < 25; index++) {
@@ -251,6 +192,7 @@ describe('changes of the table', () => {
 
   test('a token of another agent decides from its "Subscribed" on, and what was committed before is still told', () =>
     withWorld(
+      database,
       async ({ endpoint, alice, bob, carol }) => {
         const { client } = await subscribe(endpoint, bob)
         const early = await send(alice, bob)
@@ -268,6 +210,54 @@ describe('changes of the table', () => {
       { isDeaf: true, times: { changesPollMs: 60_000 } },
     ))
 
+  test('of chosen columns the key is always among them, and of the others nothing is shown', () =>
+    withWorld(database, async ({ endpoint, alice, bob }) => {
+      const { client } = await subscribe(endpoint, bob, [{ ...INSERT, select: ['from_agent'] }])
+      await send(alice, bob)
+      const { data } = JSON.parse(await client.next()).payload
+      const shown = ['from_agent', 'id', 'to_agent_uuid']
+      assert.deepEqual(Object.keys(data.record).sort(), shown)
+      assert.deepEqual(data.columns.map(({ name }: { name: string }) => name).sort(), shown)
+      client.close()
+    }))
+
+  test("a token of another agent that is outrun by the next one, or by a leave, shows none of that agent's rows", async () => {
+    const source = createRealtimeSource(database.api)
+    let onRead = async (_agentIds: string[]) => {}
+    const watched: RealtimeSource = {
+      ...source,
+      async readChanges(...given) {
+        await onRead(given[0])
+        return await source.readChanges(...given)
+      },
+    }
+    const work = (isLeaving: boolean) => async (world: Parameters<Parameters<typeof withWorld>[1]>[0]) => {
+      const { endpoint, alice, bob, carol } = world
+      const { client } = await subscribe(endpoint, bob)
+      const push = (event: string, payload: object) =>
+        client.send({ topic: TOPIC, event, payload, ref: '2', join_ref: '1' })
+      const refresh = async (agent: SeededAgent, more: object) => {
+        const claims = { role: 'patchcord_ticket', exp: inSeconds(60), ...claimsOf(agent), ...more }
+        push('access_token', { access_token: await endpoint.sign(claims) })
+      }
+      onRead = async (agentIds) => {
+        if (!agentIds.includes(carol.agentId)) return
+        onRead = async () => {}
+        if (isLeaving) push('phx_leave', {})
+        else await refresh(bob, { n: 2 })
+        await sleep(QUIET_MS)
+      }
+      await refresh(carol, {})
+      assert.match(await client.next(), isLeaving ? /phx_reply/ : /Subscribed to PostgreSQL/)
+      await sleep(QUIET_MS)
+      await send(alice, carol)
+      const { message_id } = await send(alice, bob)
+      assert.deepEqual(await drain(client), isLeaving ? [] : [message_id])
+      client.close()
+    }
+    for (const isLeaving of [false, true]) await withWorld(database, work(isLeaving), { source: watched })
+  })
+
   test('while the database is away nothing is lost, and a subscription is tried again', async () => {
     const source = createRealtimeSource(database.api)
     let isAway = false
@@ -279,6 +269,7 @@ describe('changes of the table', () => {
       checkFilters: (...given) => flaky(() => source.checkFilters(...given)),
     }
     await withWorld(
+      database,
       async ({ endpoint, alice, bob }) => {
         const { client } = await subscribe(endpoint, bob)
         isAway = true
@@ -313,6 +304,7 @@ describe('changes of the table', () => {
       },
     }
     await withWorld(
+      database,
       async ({ endpoint, alice, bob }) => {
         const { client } = await subscribe(endpoint, bob)
         client.send({ topic: TOPIC, event: 'phx_leave', payload: {}, ref: '2', join_ref: '1' })

@@ -59,6 +59,16 @@ endpointTest(
   },
 )
 
+endpointTest('a join may call its token user_token, and one of nobody is refused by either name', async (endpoint) => {
+  const client = await endpoint.open()
+  const payload = { config: { private: true }, user_token: await endpoint.ticket(ALICE) }
+  client.send(joinFrame(ALICE, undefined, { payload }))
+  assert.equal(await client.next(), okReply(topic))
+  client.close()
+  const refused = { payload: { ...payload, user_token: await endpoint.ticket(BOB) } }
+  assert.match(await refusedJoin(endpoint, undefined, refused), /^Unauthorized: /)
+})
+
 endpointTest('two agents of one namespace never hear each other', async (endpoint) => {
   const alice = await endpoint.open()
   const bob = await endpoint.open()

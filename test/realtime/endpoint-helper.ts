@@ -6,7 +6,7 @@ import { test } from 'node:test'
 import { WebSocket } from 'ws'
 import type { RealtimeSource } from '../../server/domain/realtime.ts'
 import { createTicketSigner, type SigningKey, type TicketClaims } from '../../server/domain/tickets.ts'
-import type { RealtimeTimes } from '../../server/realtime/connection.ts'
+import type { RealtimeLimits, RealtimeTimes } from '../../server/realtime/connection.ts'
 import { attachRealtime, REALTIME_PATH } from '../../server/realtime/endpoint.ts'
 import { createHub } from '../../server/realtime/hub.ts'
 import type { Wake } from '../../server/wakes/bus.ts'
@@ -44,6 +44,7 @@ export function wakeFor(agent: typeof ALICE, id = '01890000-0000-7000-8000-00000
 export interface EndpointOptions {
   times?: Partial<RealtimeTimes>
   connectionsPerTokenMax?: number
+  limits?: Partial<RealtimeLimits>
   signing?: SigningKey
   /** Without one nothing can be replayed or subscribed to. */
   source?: RealtimeSource
@@ -67,7 +68,7 @@ export async function startEndpoint(options: EndpointOptions = {}) {
     hub,
     source: options.source ?? NO_DATABASE,
     verifier: signer,
-    limits: { connectionsPerTokenMax: options.connectionsPerTokenMax ?? 20 },
+    limits: { connectionsPerTokenMax: options.connectionsPerTokenMax ?? 20, ...options.limits },
     log: { debug: () => undefined, error: (fields) => errors.push(fields) },
     isHostAllowed: (host) => host.startsWith('127.0.0.1:'),
     isOriginAllowed: (origin, host) => origin === `http://${host}`,

@@ -1,3 +1,4 @@
+import type { RealtimeLimits } from '../../server/realtime/connection.ts'
 import { jsonbText } from '../../server/realtime/jsonb.ts'
 
 /** Where an answer of ours may differ from the recorded one, and why; everything else must be equal to the letter. */
@@ -45,19 +46,44 @@ export const TABLE = {
     { why: 'times', from: /expired [1-9]\d* seconds ago/g, to: 'expired … seconds ago' },
     { why: 'ids', from: /[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}/g, to: '…' },
   ] as { why: string; from: RegExp; to: string | ((...parts: string[]) => string) }[],
-  /** Steps that are left out of a transcript that is replayed but for them. */
+  /** Steps that are left out of a transcript that is replayed but for them, or that become another. */
   steps: [
     {
       transcript: '74',
       step: /"event":"m"/,
       why: 'a broadcast to public channels from the database: Patchcord sends to private ones only',
     },
-  ],
+    ...['70', '9A'].flatMap((transcript) => [
+      { transcript, step: /"event":"broadcast"/, why: 'client broadcasts are not built: not even oneself gets one' },
+      {
+        transcript,
+        step: /"status":"ok","response":\{\}/,
+        becomes: '"status":"error","response":"payload_size_exceeded"',
+        why: 'the same: one with ack is answered as in 57, and whatever its join_ref is',
+      },
+    ]),
+  ] as { transcript: string; step: RegExp; becomes?: string; why: string }[],
   /** Transcripts that are not replayed. */
   leftOut: {
     '18': 'one server is one tenant: another Host is refused with 421 before anything is looked at',
-    '70': 'client broadcasts are not built: one with ack is answered payload_size_exceeded, as in 57',
     '71': 'client broadcasts are not built: nobody receives one',
+    '8D': 'presence is not built: nobody may track it, so there is no state of it to send',
+  } as Record<string, string>,
+  /** Recorded, but no fixture either. */
+  unfit: {
+    '83': '60 rows of 300 and then silence: what a limit of rows a second drops. There is no such limit here',
+  },
+  /** The limits of the recorded project, which are smaller than ours. */
+  limits: {
+    '80': { channelsMax: 3 },
+    '81': { joinsBurst: 100, joinsPerToken: { burst: 33, perSecond: 0 } },
+    '84': { connectionsPerTokenMax: 2 },
+    '84B': { connectionsPerTokenMax: 2 },
+  } as Record<string, Partial<RealtimeLimits>>,
+  /** Transcripts whose apikey is one of an API token: our limits are each token's, theirs the project's. */
+  namedKeys: {
+    '81': 'counted before there is a channel',
+    '84': 'the same',
   } as Record<string, string>,
   /** Their limits are larger; frames are cut so that they pass, or do not pass, ours: 64 KiB a frame, no byte of a broadcast. */
   characters: { '3200000': 50_000, '5000100': 70_000 } as Record<string, number>,

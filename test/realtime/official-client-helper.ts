@@ -123,6 +123,17 @@ export class World {
     return await signer.sign({ ...(await signer.verify(jwt)), exp: Math.floor(Date.now() / 1000) + seconds })
   }
 
+  /** A ticket as it is so many seconds after it was issued: its JWTs have that much less time to live. */
+  async age(ticket: Ticket, seconds: number): Promise<Ticket> {
+    const { signer } = this.server.deps
+    assert.ok(signer)
+    const makeOlder = async (jwt: string) => {
+      const claims = await signer.verify(jwt)
+      return await signer.sign({ ...claims, iat: Number(claims.iat) - seconds, exp: claims.exp - seconds })
+    }
+    return { ...ticket, apikey: await makeOlder(ticket.apikey), jwt: await makeOlder(ticket.jwt) }
+  }
+
   /** Sends over HTTP; the message's id. */
   async send(from: SeededAgent, to: SeededAgent): Promise<string> {
     const body = { to: to.agent, content: SECRET }

@@ -24,7 +24,9 @@ async function run(): Promise<void> {
   })
   for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => child.kill(signal))
   const [code] = (await once(child, 'exit')) as [number | null]
-  process.exitCode = code ?? 1
+  const isPassed = code === 0
+  console.log(`@supabase/realtime-js ${VERSION} on Node ${process.version}: ${isPassed ? 'passed' : 'FAILED'}`)
+  process.exitCode = isPassed ? 0 : 1
 }
 
 async function install(prefix: string): Promise<void> {
@@ -36,6 +38,9 @@ async function install(prefix: string): Promise<void> {
     timeout: INSTALL_TIMEOUT_MS,
     shell: process.platform === 'win32',
   })
+  // Node would look further up, and find the version that `npm test` has tried already.
+  const installed = await readInstalledVersion(prefix)
+  if (installed !== VERSION) throw new Error(`npm installed ${installed ?? 'nothing'} instead of ${VERSION}`)
 }
 
 async function readInstalledVersion(prefix: string): Promise<string | null> {

@@ -21,6 +21,8 @@ import {
 /** A ticket's life where a test waits for its end; `exp` is in whole seconds, so it may be one less. */
 const SHORT_SECONDS = 4
 const HEARTBEAT_MS = 500
+/** The server's own. */
+const CHANGES_POLL_MS = 500
 
 for (const vsn of ['1.0.0', '2.0.0'] as const) describeClient(vsn)
 
@@ -49,7 +51,9 @@ function describeClient(vsn: Vsn): void {
     clientTest('stays joined beyond the end of its ticket, when its accessToken has fresh ones', refreshes)
     clientTest('is told when its ticket ends, and hears again when it subscribes with another', expires)
     clientTest('comes back by itself after a restart and hears the next wake', survivesRestart)
+    clientTest('comes back after a restart with the apikey of a ticket that has run out', survivesItsTicket)
     clientTest('comes back though its first apikey has run out, when accessToken renews that, too', renewsApikey)
+    clientTest('that has only its apikey is let in, and hears nothing', hearsNothingByApikey)
     clientTest('hears the inserts of its own agent’s rows through postgres_changes and no others', hearsItsInserts)
     clientTest('hears inserts after a new token and after a restart, too', keepsHearingInserts)
     clientTest('hears what it missed, marked as replayed, when it asks for that', hearsReplay)
@@ -163,7 +167,47 @@ async function survivesRestart(world: World): Promise<void> {
   assert.match(heard.statuses.join(), /^SUBSCRIBED,CHANNEL_ERROR: socket closed: 1012,SUBSCRIBED$/)
 }
 
-/** The client keeps its parameters for good, while an apikey of ours ends with its ticket. */
+/** The client keeps its URL for good: nobody renews what stands in it. */
+async function survivesItsTicket(world: World): Promise<void> {
+  const { alice, carol } = world.agents
+  const issued = await world.fetchTicket(alice)
+  const ticket = await world.age(issued, issued.jwt_expires_in - SHORT_SECONDS)
+  const accessToken = async () => (await world.fetchTicket(alice)).jwt
+  const opened = world.open(ticket, { accessToken, heartbeatIntervalMs: HEARTBEAT_MS })
+  await opened.client.setAuth()
+  const heard = subscribe(opened, topicOf(ticket))
+  await untilStatus(heard, 'SUBSCRIBED')
+  await sleep(SHORT_SECONDS * 1000)
+  await assert.rejects(world.shorten(ticket.jwt, SHORT_SECONDS), /Token has expired/)
+  await world.restart()
+  await untilStatus(heard, 'SUBSCRIBED', 2)
+  const id = await world.send(carol, alice)
+  assert.deepEqual(await untilWakes(heard, 1), [id])
+  assert.equal(opened.params.apikey, ticket.apikey)
+}
+
+/** Without a token the client sends its apikey in place of one, and Realtime does so for a join without any. */
+async function hearsNothingByApikey(world: World): Promise<void> {
+  const { alice, carol } = world.agents
+  const ticket = await world.fetchChangesTicket(alice)
+  const topic = topicOf(ticket)
+  const opened = world.open(ticket)
+  const refused = subscribe(opened, topic)
+  const open = subscribe(opened, { name: 'realtime:open', config: { ...topic.config, private: false } })
+  await untilChangesLive(open)
+  await until(refused, ({ statuses }) => statuses.length > 0)
+  const listening = await world.join(ticket)
+  await untilChangesLive(listening.heard)
+  const id = await world.send(carol, alice)
+  await untilWakes(listening.heard, 1)
+  await untilChanges(listening.heard, 1)
+  await sleep(2 * CHANGES_POLL_MS)
+  assert.equal(refused.statuses[0], cannotRead(nameOf(topic)))
+  assert.deepEqual([open.statuses, open.wakes, open.changes, refused.changes], [['SUBSCRIBED'], [], [], []])
+  assertNothingLeaked(opened, [id])
+}
+
+/** An apikey of ours lives for a day at most; whoever runs for longer changes it together with the token. */
 async function renewsApikey(world: World): Promise<void> {
   const { alice, carol } = world.agents
   const ticket = await world.fetchTicket(alice)

@@ -3,6 +3,7 @@ import { after, before, describe, test } from 'node:test'
 import { sendMessage } from '../../server/domain/messages.ts'
 import { createRealtimeSource, type RealtimeSource } from '../../server/domain/realtime.ts'
 import { PatchcordError } from '../../server/errors.ts'
+import type { Wake } from '../../server/wakes/bus.ts'
 import { createTestDatabase, type TestDatabase } from '../helpers/database.ts'
 import { type SeededAgent, seed } from '../helpers/seed.ts'
 import { type Client, type Endpoint, inSeconds, startEndpoint } from './endpoint-helper.ts'
@@ -77,6 +78,31 @@ describe('replay of a private topic', () => {
       )
       client.close()
     }))
+
+  test('what waits for a join whose past is read without end is bounded', async () => {
+    let onRead: () => void = () => undefined
+    const source: RealtimeSource = {
+      ...createRealtimeSource(database.api),
+      async listRecentWakes() {
+        onRead()
+        await new Promise((resolve) => setTimeout(resolve, 200))
+        return []
+      },
+    }
+    await withEndpoint(source, async (endpoint) => {
+      const { alice, bob } = await agents()
+      await send(alice, bob)
+      const [wake] = alice.wakes
+      onRead = () => {
+        for (let index = 0; index < 3_000; index++) endpoint.hub.deliver({ ...(wake as Wake), id: `${index}` })
+      }
+      const client = await endpoint.open()
+      assert.equal(await join(endpoint, client, bob, { since: 0 }), 'ok')
+      const ids = await heard(client)
+      assert.ok(ids.length >= 100 && ids.length <= 1_000, `${ids.length} wakes`)
+      client.close()
+    })
+  })
 
   test('no more than 25 are replayed, none that is held, and none older than three days', () =>
     withEndpoint(createRealtimeSource(database.api), async (endpoint) => {

@@ -75,4 +75,10 @@ describe('serializers', () => {
     assert.deepEqual(JSON.parse(text(5 + topicLength + eventLength + metaLength)), payload.payload)
     assert.equal(payload.payload.from, 'zoë')
   })
+
+  test('a broadcast whose length does not fit its byte is an error, not another message', () => {
+    const long = `realtime:${'x'.repeat(256)}`
+    assert.throws(() => v2.encode(wakeMessage(long, wakeFor(ALICE))), RangeError)
+    assert.match(v1.encode(wakeMessage(long, wakeFor(ALICE))) as string, /"event":"wake"/)
+  })
 })

@@ -62,6 +62,7 @@ export const FAILURES: Failure[] = [
     RECORDED_TOPIC_ENDS,
     RECORDED_REFUSALS,
     RECORDED_HANDSHAKES,
+    'Retry-After of a refused WebSocket handshake is waited for, whatever the inbox tells meanwhile',
   ),
   failure('R6', '1012 to everybody at once, late errors', RECORDED_SOCKET_ENDS, STORM),
   failure('R7', 'idle for 60 s: 1000', RECORDED_SOCKET_ENDS, 'is busy all the time does not move a heartbeat'),

@@ -126,10 +126,57 @@ test('Retry-After is waited for, by the ticket and by the inbox', async (context
   const once = (count: number) => (count === 1 ? busy : null)
   const startedAt = performance.now()
   const { server, listener } = await start(context, { ticket: once, inbox: once })
-  await listener.logged(/^subscribe: reconnecting in 20\d\dms$/m)
+  await listener.logged(/^subscribe: reconnecting in 2[0-4]\d\dms$/m)
   await listener.logged(CONNECTED)
   await eventually(() => server.count('GET', '/api/inbox') >= 2)
   assert.ok(performance.now() - startedAt >= 2_000)
+})
+
+test('Retry-After of a refused WebSocket handshake is waited for, whatever the inbox tells meanwhile', async (context) => {
+  for (const status of [429, 503]) {
+    const upgrade = (count: number) => (count === 1 ? { status, headers: { 'Retry-After': '2' } } : 'accept')
+    const startedAt = performance.now()
+    const { server, listener } = await start(context, { upgrade }, { compareMs: 300 })
+    await listener.logged(/^subscribe: reconnecting in 2[0-4]\d\dms$/m)
+    server.deliver('alice', { isWoken: false })
+    await listener.line('PATCHCORD: 1 new from alice')
+    await listener.logged(CONNECTED)
+    assert.ok(performance.now() - startedAt >= 2_000)
+    assert.equal(server.count('GET', '/api/realtime/ticket'), 2)
+  }
+})
+
+test('a reconnect is one look into the inbox, after its join', async (context) => {
+  for (const kind of ['broadcast', 'postgres_changes'] as const) {
+    const { server, listener } = await start(context, { kind }, { compareSoonMs: 20_000 })
+    await listener.logged(CONNECTED)
+    await pause(500)
+    const before = server.count('GET', '/api/inbox')
+    assert.equal(before, 2)
+    const { connection } = server
+    connection.send('system', { message: 'Server requested disconnect', status: 'ok', extension: 'system' })
+    connection.socket.close(1012)
+    let isJoinedFirst = false
+    server.onRequest = ({ path }) => {
+      if (path.startsWith('/api/inbox')) isJoinedFirst = server.connection.joinRef !== null
+    }
+    await listener.logged(CONNECTED, 2)
+    await pause(1_500)
+    assert.equal(server.count('GET', '/api/inbox') - before, 1)
+    assert.equal(isJoinedFirst, true)
+  }
+})
+
+test('while a connection does not come the inbox is looked into all the same', async (context) => {
+  const { server, listener } = await start(context, {}, { joinMs: 60_000, compareSoonMs: 300 })
+  await listener.logged(CONNECTED)
+  server.script.join = () => 'silent'
+  // After the looks of the start.
+  await pause(500)
+  server.deliver('alice', { isWoken: false })
+  server.connection.socket.close(1012)
+  await listener.line('PATCHCORD: 1 new from alice')
+  assert.equal(server.connection.joinRef, null)
 })
 
 test('an inbox that asks to be left alone for longer than a back-off step is left alone', async (context) => {

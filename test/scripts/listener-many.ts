@@ -44,5 +44,6 @@ function createListener(origin: string, token: string, folder: string, times: Ti
     lines: new Lines({ stream, times, onClosed: () => {} }),
     log: () => {},
     onAccepted: async () => {},
+    onState: () => {},
   })
 }

@@ -20,7 +20,7 @@ export const FAST_TIMES = {
   askAgainMs: 50,
   standbyMs: 200,
   configMs: 200,
-  parentMs: 200,
+  tickMs: 200,
   backoffMs: [50, 100, 200, 400],
 }
 
@@ -191,6 +191,11 @@ export class ListenerProcess {
 
 export function entry(origin: string, token: string) {
   return { type: 'http', url: `${origin}/mcp`, headers: { Authorization: `Bearer ${token}` } }
+}
+
+/** Code that the listener's process loads before its own. */
+export function preload(code: string): Record<string, string> {
+  return { NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(code)}` }
 }
 
 /** Polls until the condition holds; fails with the message after a generous time. */

@@ -111,6 +111,12 @@ describe('one listener in a row survives every recorded', { concurrency: 8 }, ()
 })
 
 describe('as recorded', { concurrency: 8 }, () => {
+  testTimes()
+  testGap()
+  testRows()
+})
+
+function testTimes() {
   test('a join that is refused 5 s late is waited for and told', async (context) => {
     const meeting = await start(context)
     const [fault] = listRecordings('refused join')
@@ -131,7 +137,9 @@ describe('as recorded', { concurrency: 8 }, () => {
     await listener.line('PATCHCORD: 1 new from alice')
     await listener.logged(/^subscribe: ws error: 1 new without a word from Realtime$/m)
   })
+}
 
+function testGap() {
   test('a message between the ok of a join and its "Subscribed" is not lost', async (context) => {
     const [cold] = listRecordings('deaf')
     const server = await new ScriptedServer({ kind: 'postgres_changes' }).listen()
@@ -152,7 +160,9 @@ describe('as recorded', { concurrency: 8 }, () => {
     await listener.line('PATCHCORD: 1 new from gap')
     await listener.logged(/^subscribe: connected$/m)
   })
+}
 
+function testRows() {
   test('updates, deletes, cut and unauthorised rows write no line; the inbox decides', async (context) => {
     for (const recording of listRecordings('rows')) {
       const join = () => ({ play: recording.frames, delayMsMax: 600 })
@@ -182,4 +192,4 @@ describe('as recorded', { concurrency: 8 }, () => {
     await pause(300)
     assert.equal(listener.lines.length, 1)
   })
-})
+}

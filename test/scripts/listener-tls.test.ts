@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { test } from 'node:test'
 import { ScriptedServer } from '../helpers/scripted-server.ts'
 import { createCertificate } from './certificate.ts'
-import { Home } from './listener-process.ts'
+import { eventually, Home } from './listener-process.ts'
 
 test('over TLS everything works where the certificate is trusted, and no token is sent where it is not', async (context) => {
   const tls = createCertificate()
@@ -27,4 +27,6 @@ test('over TLS everything works where the certificate is trusted, and no token i
   await listener.logged(/^subscribe: connected$/m)
   server.deliver('alice')
   await listener.line('PATCHCORD: 1 new from alice')
+  // The calls after the first are spared the certificates.
+  await eventually(() => server.resumedCount >= 2)
 })

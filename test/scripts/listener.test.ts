@@ -24,6 +24,10 @@ async function setUpConnected(context: TestContext, script: Script = {}, times =
   return { ...all, listener }
 }
 
+function lastLeaseCall(server: ScriptedServer): string | undefined {
+  return server.requests.findLast(({ path }) => path.startsWith('/api/lease'))?.method
+}
+
 test('a wake is one line, and what waited at the start is another', async (context) => {
   const { server, home } = await setUp(context)
   server.deliver('zoe', { isWoken: false })
@@ -92,6 +96,39 @@ test('a lease that fails harms nothing, and its ids are told with the next one',
   await listener.line('PATCHCORD: 1 new from alice')
   await eventually(() => server.announced.filter((announced) => announced === id).length > 1)
   assert.equal(listener.isRunning, true)
+})
+
+test('a listener that is refused gives its lease back, tells of what it finds, and is wakeable again when it hears', async (context) => {
+  const times = { leaseMs: 100, leaseGraceMs: 500, compareSoonMs: 50 }
+  const { server, listener } = await setUpConnected(context, {}, times)
+  await eventually(() => server.count('PUT', '/api/lease') > 0)
+  server.script.join = () => ({ error: 'Unauthorized' })
+  server.connection.socket.close(1012)
+  await eventually(() => server.count('DELETE', '/api/lease') === 1)
+  const renewed = server.count('PUT', '/api/lease')
+  await pause(500)
+  assert.equal(server.count('PUT', '/api/lease'), renewed)
+  const id = server.deliver('alice', { isWoken: false })
+  await listener.line('PATCHCORD: 1 new from alice')
+  await eventually(() => server.announced.includes(id) && server.count('DELETE', '/api/lease') === 2)
+  assert.equal(lastLeaseCall(server), 'DELETE')
+  server.script.join = () => 'ok'
+  await listener.logged(CONNECTED, 2)
+  await eventually(() => lastLeaseCall(server) === 'PUT')
+})
+
+test('a reconnect within its time changes nothing about the lease, whatever is told meanwhile', async (context) => {
+  const { server, listener } = await setUpConnected(context, {}, { compareSoonMs: 50 })
+  await eventually(() => server.count('PUT', '/api/lease') > 0)
+  server.script.join = () => ({ error: 'Unauthorized' })
+  server.connection.socket.close(1012)
+  const id = server.deliver('alice', { isWoken: false })
+  await eventually(() => server.announced.includes(id))
+  await pause(500)
+  server.script.join = () => 'ok'
+  await listener.logged(CONNECTED, 2)
+  await eventually(() => server.count('PUT', '/api/lease') > 2)
+  assert.equal(server.count('DELETE', '/api/lease'), 0)
 })
 
 test('hostile names of senders cannot write a line', async (context) => {

@@ -127,7 +127,7 @@ test('postgres_changes must be confirmed by a system message', async (context) =
     if (isConfirmed) receive('system', message)
     assert.equal(phoenix.isJoined, isConfirmed)
     await pause(200)
-    assert.equal(events.at(-1), isConfirmed ? `system ${TOPIC}` : 'failure postgres_changes was not confirmed')
+    assert.equal(events.at(-1), isConfirmed ? `joined ${TOPIC}` : 'failure postgres_changes was not confirmed')
   }
 })
 

@@ -6,7 +6,8 @@ import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { Pidfile, prepareRuntimeFolder } from '../../scripts/lib/pidfile.mjs'
-import { isAlive, readStartTime } from '../../scripts/lib/processes.mjs'
+import { readStartTime } from '../../scripts/lib/processes.mjs'
+import { isAlive } from '../../scripts/lib/surroundings.mjs'
 import { eventually } from './listener-process.ts'
 
 const BOB = { origin: 'https://pc.example', namespace: 'acme', agent: 'bob' }

@@ -2,7 +2,8 @@ import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { test } from 'node:test'
-import { isAlive, readStartTime, watchSurroundings } from '../../scripts/lib/processes.mjs'
+import { readStartTime } from '../../scripts/lib/processes.mjs'
+import { isAlive, watchSurroundings } from '../../scripts/lib/surroundings.mjs'
 import { eventually, pause } from './listener-process.ts'
 
 test('a process has one start time, and none after its end', { skip: process.platform === 'win32' }, async () => {
@@ -29,6 +30,7 @@ test('a sleep of the machine is noticed by the wall clock, once', async (context
     wallClock: () => Date.now() + sleptMs,
     onGone: () => assert.fail('the parent is here'),
     onSlept: () => sleptCount++,
+    onTick: () => {},
   })
   context.after(stop)
   await pause(60)
@@ -48,6 +50,7 @@ test('the end of the client that the listener works for is noticed', async (cont
     sleptMs: 20_000,
     onGone: () => goneCount++,
     onSlept: () => {},
+    onTick: () => {},
   })
   context.after(stop)
   await pause(60)

@@ -233,3 +233,26 @@ test('while a server does not read, of its pings only the last is answered, and 
     await server.close()
   }
 })
+
+test('a message longer than the client was told to take ends with 1009 before it has come whole', async () => {
+  const server = await RawServer.listen(({ socket, request }) => {
+    socket.write(acceptHandshake(request))
+    // Longer than the limit by its header alone; a byte of it may never come.
+    socket.write(Buffer.from('82050102030405827f0000000000010001', 'hex'))
+  })
+  try {
+    const events: string[] = []
+    const end = await new Promise<{ code: number; error: string | null }>((resolve) => {
+      new WebSocketClient(
+        server.url,
+        { onBinary: ({ length }) => events.push(`${length}`), onClose: resolve },
+        { messageBytesMax: 65_536 },
+      )
+    })
+    assert.deepEqual(events, ['5'])
+    assert.equal(end.code, 1009)
+    assert.deepEqual(listReplies(server.connections[0]?.received ?? Buffer.alloc(0)), ['close 1009'])
+  } finally {
+    await server.close()
+  }
+})

@@ -71,6 +71,12 @@ export const EXPECTATIONS: Record<string, Record<Operation, string>> = {
     update: '1 0 0 0 0 - - - - -',
     delete: '1 0 0 0 0 - - - - -',
   },
+  former_names: {
+    select: '- - - - - - - - - -',
+    insert: '- - - - - - - - - -',
+    update: '- - - - - - - - - -',
+    delete: '- - - - - - - - - -',
+  },
   pairs: {
     select: '- - - - - - - - - -',
     insert: '- - - - - - - - - -',
@@ -144,6 +150,12 @@ export function listTargets(world: World): Record<string, Target> {
       `agent_uuid = ${me}`,
       'expires_at = now()',
       `(agent_uuid, session, namespace_uuid, token_uuid, expires_at) values (${me}, 'new', ${ns}, '${bob.tokenId}', now())`,
+    ),
+    former_names: on(
+      'former_names',
+      `agent_uuid = ${me}`,
+      `name = 'x'`,
+      `(name, namespace_uuid, agent_uuid) values ('x', ${ns}, ${me})`,
     ),
     pairs: on('pairs', 'true', 'turns = 0', `(low_uuid, high_uuid) values (${me}, ${me})`),
     settings: on('settings', 'true', 'sends_broadcast = false', '(is_only) values (true)'),

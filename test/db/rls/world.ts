@@ -52,6 +52,8 @@ export async function createWorld(database: TestDatabase): Promise<World> {
   await bob((scope) => fetchInbox(scope, {}))
   const draft = await bob((scope) => sendMessage(scope, { to: 'alice', content: 'draft', idempotency_key: 'key' }))
   await database.admin`delete from patchcord.agent_messages where id = ${draft.message_id}`
+  await database.admin`
+    insert into patchcord.former_names (name, namespace_uuid, agent_uuid) values ('bobby', ${bob.namespaceId}, ${bob.agentId})`
   const [thread] = await database.admin`select id from patchcord.threads`
   return {
     alice,
