@@ -95,7 +95,7 @@ describe('the operator at the command line', () => {
     const taken = await run('agent', 'create', 'alice@before')
     assert.match(
       taken.stderr,
-      /^patchcord: alice was the name of another agent, and messages still carry it\. Choose another name\.$/m,
+      /^patchcord: The name alice stands in messages of an agent that had it before\. Choose another name\.$/m,
     )
     assert.equal((await run('agent', 'rename', 'bob@before', 'alice')).code, 1)
     assert.equal((await run('agent', 'rename', 'alicia@before', 'alice')).code, 0)
@@ -105,7 +105,7 @@ describe('the operator at the command line', () => {
       'Namespace before is called later now.\n',
     )
     assert.equal((await resolveToken(database.api, alice.tokenHash)).namespace, 'later')
-    assert.match((await run('namespace', 'create', 'before')).stderr, /before was the name of another namespace/)
+    assert.match((await run('namespace', 'create', 'before')).stderr, /The name before stands in messages of a namespace that had it before/)
   })
 })
 
