@@ -31,7 +31,7 @@ export function createBackoff(stepsMs, random = Math.random) {
  * @param {number} ms @param {() => number} [random]
  */
 export function spreadAskedWait(ms, random = Math.random) {
-  return Math.round(ms * (1 + ASKED_SPREAD * random()))
+  return Math.round(Math.min(ms, ASKED_MS_MAX) * (1 + ASKED_SPREAD * random()))
 }
 
 /**
