@@ -20,42 +20,58 @@ const SLOW_SPREAD = 0.2
  * @property {AbortSignal} signal
  */
 
-/**
- * @param {InboxCheckOptions} options
- * @returns {{ request: (withinMs?: number) => void }} asks for a comparison that begins after this moment: at once, or within
- *   the time, if none comes before for another reason
- */
-export function createInboxCheck({ listPending, onPending, onRefused, log, times, signal }) {
-  let isOwed = false
-  let isRunning = false
-  let isSlow = false
+export class InboxCheck {
+  #options
+  /** A comparison is asked for and has not begun. */
+  #isOwed = false
+  #isRunning = false
+  #isSlow = false
   /** @type {NodeJS.Timeout | undefined} */
-  let slowTimer
+  #slowTimer
   /** @type {NodeJS.Timeout | undefined} */
-  let soonTimer
-  signal.addEventListener('abort', clearTimers, { once: true })
+  #soonTimer
 
-  async function run() {
+  /** @param {InboxCheckOptions} options */
+  constructor(options) {
+    this.#options = options
+    options.signal.addEventListener('abort', () => this.#clearTimers(), { once: true })
+  }
+
+  /** Asks for a comparison that begins after this moment: at once, or within the time if none comes before for another reason. */
+  request(withinMs = 0) {
+    if (this.#isOwed || this.#options.signal.aborted) return
+    if (withinMs > 0) {
+      this.#soonTimer ??= setTimeout(() => this.request(), withinMs)
+      return
+    }
+    this.#isOwed = true
+    if (!this.#isRunning) void this.#run()
+  }
+
+  async #run() {
+    const { times, signal } = this.#options
     const backoff = createBackoff(times.backoffMs)
-    while (isOwed && !signal.aborted) {
-      isOwed = false
-      clearTimers()
-      const error = await compare()
+    this.#isRunning = true
+    while (this.#isOwed && !signal.aborted) {
+      this.#isOwed = false
+      this.#clearTimers()
+      const error = await this.#compare()
       if (error === null) backoff.reset()
-      else isOwed = true
+      else this.#isOwed = true
       const wait = error === null ? 0 : readRetryAfterMs(error) + backoff.next()
       await sleep(times.compareGapMs + wait, signal)
     }
-    isRunning = false
+    this.#isRunning = false
   }
 
   /** @returns {Promise<unknown>} null, or why it is still owed */
-  async function compare() {
+  async #compare() {
+    const { listPending, onPending, onRefused, log, signal } = this.#options
     try {
       const pending = await listPending()
-      if (!signal.aborted) onPending(pending, isSlow)
-      isSlow = false
-      planSlow()
+      if (!signal.aborted) onPending(pending, this.#isSlow)
+      this.#isSlow = false
+      this.#planSlow()
       return null
     } catch (error) {
       if (signal.aborted) return error
@@ -65,34 +81,22 @@ export function createInboxCheck({ listPending, onPending, onRefused, log, times
     }
   }
 
-  function planSlow() {
-    clearTimeout(slowTimer)
-    if (!signal.aborted) slowTimer = setTimeout(requestSlow, times.compareMs * (1 - SLOW_SPREAD * Math.random()))
+  #planSlow() {
+    const { times, signal } = this.#options
+    clearTimeout(this.#slowTimer)
+    if (signal.aborted) return
+    this.#slowTimer = setTimeout(
+      () => {
+        this.#isSlow = !this.#isRunning
+        this.request()
+      },
+      times.compareMs * (1 - SLOW_SPREAD * Math.random()),
+    )
   }
 
-  function requestSlow() {
-    isSlow = !isRunning
-    request()
+  #clearTimers() {
+    clearTimeout(this.#slowTimer)
+    clearTimeout(this.#soonTimer)
+    this.#soonTimer = undefined
   }
-
-  function request(withinMs = 0) {
-    // The one that is owed has not begun.
-    if (isOwed || signal.aborted) return
-    if (withinMs > 0) {
-      soonTimer ??= setTimeout(request, withinMs)
-      return
-    }
-    isOwed = true
-    if (isRunning) return
-    isRunning = true
-    void run()
-  }
-
-  function clearTimers() {
-    clearTimeout(slowTimer)
-    clearTimeout(soonTimer)
-    soonTimer = undefined
-  }
-
-  return { request }
 }

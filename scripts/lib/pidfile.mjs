@@ -95,8 +95,10 @@ export class Pidfile {
   #removeStale(file, text) {
     const lock = `${file}.lock`
     if (!createWhole(lock, text)) {
-      // Its owner was killed within the microseconds of holding it.
-      if (this.#readLive(lock) === null) removeFile(lock)
+      // Its owner was killed within the microseconds of holding it. One that is gone by now is no such lock: whatever stands
+      // there a moment later is another's.
+      const owner = readText(lock)
+      if (owner !== null && !this.#isLive(parseRecord(owner))) removeFile(lock)
       return false
     }
     try {

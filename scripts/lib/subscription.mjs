@@ -5,7 +5,7 @@
  */
 import { isMessageId } from './api.mjs'
 import { createBackoff, sleep, spreadAskedWait } from './backoff.mjs'
-import { createInboxCheck } from './inbox-check.mjs'
+import { InboxCheck } from './inbox-check.mjs'
 import { runSession } from './session.mjs'
 import { monotonicMs } from './surroundings.mjs'
 import { isRecord } from './text.mjs'
@@ -41,7 +41,7 @@ export class Subscription {
     const { api, announcements, log, times, signal } = options
     this.#options = options
     this.#backoff = createBackoff(times.backoffMs)
-    this.#check = createInboxCheck({
+    this.#check = new InboxCheck({
       listPending: api.listPending,
       onPending: (pending, isSlow) => {
         const found = announcements.compare(pending)
@@ -63,11 +63,8 @@ export class Subscription {
       let { ticket } = this.#options
       while (!signal.aborted) {
         this.#interruption = new AbortController()
-        ticket ??= await getTicketWithRetry(
-          this.#options,
-          this.#backoff,
-          this.#interruption.signal,
-          this.#check.request,
+        ticket ??= await getTicketWithRetry(this.#options, this.#backoff, this.#interruption.signal, () =>
+          this.#check.request(),
         )
         const retryAfterMs = ticket === null ? 0 : await this.#listen(ticket)
         ticket = null
