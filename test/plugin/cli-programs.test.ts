@@ -105,7 +105,10 @@ describe('the operator at the command line', () => {
       'Namespace before is called later now.\n',
     )
     assert.equal((await resolveToken(database.api, alice.tokenHash)).namespace, 'later')
-    assert.match((await run('namespace', 'create', 'before')).stderr, /The name before stands in messages of a namespace that had it before/)
+    assert.match(
+      (await run('namespace', 'create', 'before')).stderr,
+      /The name before stands in messages of a namespace that had it before/,
+    )
   })
 })
 
