@@ -3,16 +3,18 @@ import { parseBase } from '../../scripts/lib/mcp-json.mjs'
 import { isRecord } from '../../scripts/lib/text.mjs'
 import { isTokenText } from '../../scripts/lib/tokens.mjs'
 import { getWhoami, type Server, type Whoami } from '../lib/api.ts'
-import { Connections } from '../lib/connections.ts'
+import { Connections, type Places } from '../lib/connections.ts'
 import { readStdin } from '../lib/content.ts'
-import { type Entry, type Planned, planEntry, planIgnore, planRules, readEntry } from '../lib/edits.ts'
+import { type Entry, type Planned, planEntry, planRules, readEntry } from '../lib/edits.ts'
 import { CommandError, EXIT, usageError } from '../lib/errors.ts'
-import { resolveFile } from '../lib/files.ts'
+import { readBytes } from '../lib/files.ts'
 import { cleanLabel } from '../lib/frame.ts'
-import { askGit, type GitFacts } from '../lib/git.ts'
+import { askGit } from '../lib/git.ts'
 import { nameOf } from '../lib/identity.ts'
+import { repeatWhenChanged } from '../lib/journal.ts'
 import { describeNextSteps, describeWarnings } from '../lib/next-steps.ts'
 import { listRules } from '../lib/permissions.ts'
+import { planIgnoring, resolveInProject } from '../lib/project.ts'
 import { askSecret } from '../lib/prompt.ts'
 import { type Invocation, textOption, type Verb } from '../lib/verb.ts'
 
@@ -21,8 +23,9 @@ const FILE = '.mcp.json'
 export const verb: Verb = {
   help: `patchcord connect --server URL [--token-stdin] [--env NAME] [--allow] [--replace]
 
-Makes this folder an agent of a server: asks for the agent's token (or takes it from stdin or PATCHCORD_TOKEN), checks it
-with the server, and only then writes ${FILE}, trusts the server, and keeps ${FILE} out of git. patchcord disconnect undoes it.
+Makes this folder an agent of a server: asks for the agent's token (or takes it from stdin or PATCHCORD_TOKEN, or keeps the
+one of this folder), checks it with the server, and only then writes ${FILE}, trusts the server, and keeps ${FILE} out of git.
+patchcord disconnect undoes it.
 
   --token-stdin  the token is on stdin
   --env NAME     ${FILE} names the variable NAME instead of holding the token
@@ -39,8 +42,8 @@ with the server, and only then writes ${FILE}, trusts the server, and keeps ${FI
   async run(invocation) {
     const { options, output } = invocation
     const address = parseServer(textOption(options, 'server'))
-    const variable = parseVariable(textOption(options, 'env'))
-    const token = await readToken(invocation, variable)
+    const named = parseVariable(textOption(options, 'env'))
+    const { token, variable } = await readToken(invocation, named, address)
     const server = { base: address.base, token }
     // Nothing is written for a token that opens nothing.
     const who = await getWhoami(server)
@@ -63,7 +66,12 @@ with the server, and only then writes ${FILE}, trusts the server, and keeps ${FI
   },
 }
 
-function parseServer(text: string | undefined): { base: string; origin: string } {
+interface Address {
+  base: string
+  origin: string
+}
+
+function parseServer(text: string | undefined): Address {
   if (text === undefined)
     throw usageError('connect needs --server URL.', 'The one who runs the server knows its address.')
   const base = parseBase(text)
@@ -80,16 +88,41 @@ function parseVariable(name: string | undefined): string | null {
   throw usageError('--env takes the name of an environment variable, such as PATCHCORD_TOKEN.')
 }
 
-async function readToken({ environment, options }: Invocation, variable: string | null): Promise<string> {
+interface Credential {
+  token: string
+  /** The variable that .mcp.json names instead of holding the token. */
+  variable: string | null
+}
+
+async function readToken(invocation: Invocation, variable: string | null, address: Address): Promise<Credential> {
+  const { environment, options } = invocation
   const fromVariable = variable === null ? undefined : environment.lookup(variable)
   const given = options['token-stdin'] === true ? await readStdin() : (fromVariable ?? environment.token)
+  const kept = given === undefined ? await findOwnToken(invocation, address) : null
+  if (kept !== null) return { ...kept, variable: variable ?? kept.variable }
   const token = (given ?? (await promptForToken())).trim()
-  if (isTokenText(token)) return token
+  if (isTokenText(token)) return { token, variable }
   const problem = token === '' ? 'There is no token' : 'That is not a Patchcord token, or it is cut off or mistyped'
   throw new CommandError('token_rejected', `${problem}. Nothing was written.`, {
     hint: 'It starts with pc_ and is shown once, when it is created: patchcord token create AGENT@NAMESPACE.',
     exit: EXIT.notAuthorised,
   })
+}
+
+/** The token of a folder that connect has connected to this server: a file of somebody else's repository gives none. */
+async function findOwnToken(invocation: Invocation, address: Address): Promise<Credential | null> {
+  const { environment, folder } = invocation
+  const connection = await Connections.use(placesOf(invocation), async (connections) => connections.find(folder))
+  const url = `${address.base}/mcp/bearer`
+  if (connection?.url !== url) return null
+  const file = await resolveInProject(folder, FILE, environment)
+  const entry = readEntry(file, await readBytes(file))
+  return isRecord(entry) && entry.url === url ? readBearer(entry, invocation) : null
+}
+
+function placesOf({ environment, output }: Invocation): Places {
+  const { configFolder, settings } = environment
+  return { configFolder, originsFile: settings.originsFile, note: output.note }
 }
 
 async function promptForToken(): Promise<string> {
@@ -118,19 +151,19 @@ interface Done {
 }
 
 async function write(invocation: Invocation, wanted: Wanted): Promise<Done> {
-  const { configFolder, settings } = invocation.environment
-  const places = { configFolder, originsFile: settings.originsFile }
-  return await Connections.use(places, (connections) => planAndWrite(invocation, wanted, connections))
+  return await Connections.use(placesOf(invocation), (connections) =>
+    repeatWhenChanged(() => planAndWrite(invocation, wanted, connections)),
+  )
 }
 
 async function planAndWrite(invocation: Invocation, wanted: Wanted, connections: Connections): Promise<Done> {
-  const { folder, options } = invocation
-  const file = await resolveFile(join(folder, FILE))
+  const { environment, folder, options } = invocation
+  const file = await resolveInProject(folder, FILE, environment)
   const before = await connections.readWithout(folder, file)
   if (options.replace !== true) await checkExisting(invocation, connections, wanted, readEntry(file, before))
   const entry = planEntry(file, before, wanted.entry)
-  const git = await askGit(folder, FILE)
-  const ignore = wanted.isLiteral ? await planIgnoring(connections, folder, git) : null
+  const git = await askGit(file, environment.forChild())
+  const ignore = wanted.isLiteral ? await planIgnoring(connections, { folder, file, git }) : null
   const rules = options.allow === true ? await planAllowing(connections, invocation) : null
   const plans = [ignore, rules, entry].filter((plan): plan is Planned => plan !== null)
   const { agent, namespace } = wanted.who
@@ -139,18 +172,8 @@ async function planAndWrite(invocation: Invocation, wanted: Wanted, connections:
   return { files: plans.map((plan) => plan.edit.file), warnings }
 }
 
-/** The line that an earlier connect has added counts as not there, or disconnecting would leave it behind. */
-async function planIgnoring(connections: Connections, folder: string, git: GitFacts): Promise<Planned | null> {
-  if (!git.isRepository) return null
-  const file = await resolveFile(join(folder, '.gitignore'))
-  const before = await connections.readWithout(folder, file)
-  const isOurs = connections.find(folder)?.edits.some((edit) => edit.file === file) === true
-  const isListed = before !== null && /^\/?\.mcp\.json\s*$/m.test(before.toString('utf8'))
-  return isListed || (git.isIgnored === true && !isOurs) ? null : planIgnore(file, before)
-}
-
 async function planAllowing(connections: Connections, { environment, folder }: Invocation): Promise<Planned | null> {
-  const file = await resolveFile(join(folder, '.claude', 'settings.local.json'))
+  const file = await resolveInProject(folder, join('.claude', 'settings.local.json'), environment)
   const before = await connections.readWithout(folder, file)
   return planRules(file, before, await listRules(environment.claudePlugins))
 }
@@ -170,7 +193,7 @@ async function checkExisting(
   const url = isRecord(existing) && typeof existing.url === 'string' ? existing.url : null
   const address = url === null ? null : parseBase(url)
   if (address?.base !== wanted.server.base) throw taken(url === null ? 'another server' : cleanLabel(url, 120))
-  const token = readBearer(existing, invocation)
+  const token = readBearer(existing, invocation)?.token ?? null
   if (token === null || token === wanted.server.token) return
   // A token that is refused by now belongs to nobody; a server that cannot say is an error, as everywhere.
   const old = await getWhoami({ ...wanted.server, token }).catch((error) => {
@@ -186,11 +209,11 @@ function taken(who: string): CommandError {
   })
 }
 
-function readBearer(entry: unknown, { environment }: Invocation): string | null {
+function readBearer(entry: unknown, { environment }: Invocation): Credential | null {
   const headers = isRecord(entry) && isRecord(entry.headers) ? entry.headers : {}
   const header = typeof headers.Authorization === 'string' ? headers.Authorization : ''
   const [, text = ''] = /^Bearer\s+(\S+)$/.exec(header) ?? []
-  const [, variable] = /^\$\{(\w+)\}$/.exec(text) ?? []
-  const token = variable === undefined ? text : environment.lookup(variable)
-  return isTokenText(token) ? token : null
+  const [, variable = null] = /^\$\{(\w+)\}$/.exec(text) ?? []
+  const token = variable === null ? text : environment.lookup(variable)
+  return isTokenText(token) ? { token, variable } : null
 }

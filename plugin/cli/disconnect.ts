@@ -1,6 +1,7 @@
 import { Connections } from '../lib/connections.ts'
 import { CommandError, EXIT } from '../lib/errors.ts'
 import { nameOf } from '../lib/identity.ts'
+import { repeatWhenChanged } from '../lib/journal.ts'
 import type { Verb } from '../lib/verb.ts'
 
 export const verb: Verb = {
@@ -11,10 +12,11 @@ The token stays valid: patchcord token revoke ID ends it.`,
   arity: [0, 0],
   async run({ environment, folder, output }) {
     const { configFolder, settings } = environment
-    const places = { configFolder, originsFile: settings.originsFile }
+    const places = { configFolder, originsFile: settings.originsFile, note: output.note }
     const { connection, files } = await Connections.use(places, async (connections) => {
       const found = connections.find(folder)
-      if (found !== null) return { connection: found, files: await connections.disconnect(found) }
+      if (found !== null)
+        return { connection: found, files: await repeatWhenChanged(() => connections.disconnect(found)) }
       throw new CommandError('not_connected', `patchcord connect has written nothing in ${folder}.`, {
         hint: 'An entry that was written by hand is removed by hand, from .mcp.json.',
       })

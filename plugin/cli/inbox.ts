@@ -55,9 +55,9 @@ function describeInbox(inbox: Inbox, { frame }: Output): string[] {
       `${cleanLabel(id)} ${state === null ? 'is not a message of yours' : `is ${cleanLabel(state)}`}`,
   )
   return [
-    `${cleanLabel(inbox.agent)}@${cleanLabel(namespace)} | ${counts.new} new, ${counts.open} open, ${counts.deferred} deferred | you: ${you}`,
+    `${cleanLabel(inbox.agent)}@${cleanLabel(namespace)} | ${cleanLabel(counts.new)} new, ${cleanLabel(counts.open)} open, ${cleanLabel(counts.deferred)} deferred | you: ${you}`,
     ...[...inbox.new, ...inbox.again].flatMap((message) => describeMessage(message, namespace, frame)),
-    ...(inbox.new_left > 0 ? [`${inbox.new_left} more are new: the next inbox shows them`] : []),
+    ...(inbox.new_left > 0 ? [`${cleanLabel(inbox.new_left)} more are new: the next inbox shows them`] : []),
     ...inbox.notices.flatMap((notice) => describeNotice(notice, inbox, frame)),
     ...describeLines('open', inbox.open, inbox.open_left, inbox, frame),
     ...describeLines('deferred', inbox.deferred, inbox.deferred_left, inbox, frame),
@@ -86,13 +86,13 @@ function describeLines(
     const { message_id: id, from, preview } = line
     return `  ${cleanLabel(from)} [${cleanLabel(id)}] ${describeTraits(line)}: ${frame.wrapLine({ from: `${from}@${namespace}`, id }, preview)}`
   })
-  return [`${name}:`, ...shown, ...(left > 0 ? [`  ${left} more`] : [])]
+  return [`${name}:`, ...shown, ...(left > 0 ? [`  ${cleanLabel(left)} more`] : [])]
 }
 
 function describeAgents({ agents, offline_left_out: left }: Inbox): string[] {
   const here = agents.map(
     ({ agent, reach, state }) => `${cleanLabel(agent)} ${cleanLabel(reach)}${state === 'busy' ? ' (busy)' : ''}`,
   )
-  const all = [...here, ...(left > 0 ? [`${left} offline`] : [])]
+  const all = [...here, ...(left > 0 ? [`${cleanLabel(left)} offline`] : [])]
   return all.length > 0 ? [`agents: ${all.join(', ')}`] : []
 }

@@ -1,8 +1,11 @@
 import { once } from 'node:events'
-import { EXIT } from '../lib/errors.ts'
+import { CommandError, EXIT } from '../lib/errors.ts'
+import { cleanLabel } from '../lib/frame.ts'
 import { AS_OPTION, findServer } from '../lib/identity.ts'
 import { readVersion } from '../lib/programs.ts'
 import type { Verb } from '../lib/verb.ts'
+
+const FINISH_MS = 3_000
 
 export const verb: Verb = {
   help: `patchcord mcp
@@ -19,16 +22,22 @@ that can start a program and cannot send headers.`,
       version: readVersion(),
       log: (line) => invocation.output.note(`patchcord: ${line}`),
     })
-    // A host ends its servers by closing their stdin, or with a signal.
-    await Promise.race([
-      once(process.stdin, 'end'),
-      once(process.stdin, 'close'),
-      once(process, 'SIGTERM'),
-      once(process, 'SIGINT'),
+    // A host ends its servers by closing their stdin, or with a signal; what it asked before is answered.
+    const fault = await Promise.race([
+      bridge.closed,
+      once(process.stdin, 'end').then(() => bridge.finish(FINISH_MS)),
+      once(process, 'SIGTERM').then(() => null),
+      once(process, 'SIGINT').then(() => null),
     ])
     await bridge.close()
     // A host that holds its end of the pipe open must not keep us.
     process.stdin.destroy()
+    if (fault) {
+      throw new CommandError('host_fault', `What the host wrote cannot be read: ${cleanLabel(fault.message)}.`, {
+        hint: 'MCP on stdin is one JSON message a line: start the server again from the host.',
+        cause: fault,
+      })
+    }
     return EXIT.ok
   },
 }

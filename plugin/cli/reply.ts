@@ -1,6 +1,7 @@
 import { callApi } from '../lib/api.ts'
 import { readContent } from '../lib/content.ts'
 import { EXIT } from '../lib/errors.ts'
+import { cleanLabel } from '../lib/frame.ts'
 import { AS_OPTION, findServer } from '../lib/identity.ts'
 import { describeSent, type Sent } from '../lib/show.ts'
 import { textOption, type Verb } from '../lib/verb.ts'
@@ -36,7 +37,8 @@ Answers a received message in its thread, which settles it (- reads the text fro
     const reply = await callApi<{ message_id: string; state: string; sent: Sent | null }>(server, 'POST', path, {
       body,
     })
-    output.print([...(reply.sent ? describeSent(reply.sent) : []), `${reply.message_id} is ${reply.state}`], reply)
+    const settled = `${cleanLabel(reply.message_id)} is ${cleanLabel(reply.state)}`
+    output.print([...(reply.sent ? describeSent(reply.sent) : []), settled], reply)
     return EXIT.ok
   },
 }

@@ -29,18 +29,36 @@ export interface BridgeOptions {
   log(line: string): void
 }
 
+export interface Bridge {
+  /** Resolves when the connection to the host is over, whoever ended it, with the fault that ended it if there was one. */
+  closed: Promise<Error | null>
+  /** Resolves when the calls that are under way are answered, or the time is over. */
+  finish(withinMs: number): Promise<void>
+  close(): Promise<void>
+}
+
 type Extra = RequestHandlerExtra<ServerRequest, ServerNotification>
 type Params = Record<string, unknown> | undefined
 
 /** Speaks MCP on stdin and stdout until it is closed, and asks the server for every answer. */
-export async function startBridge({ server, version, log }: BridgeOptions): Promise<{ close(): Promise<void> }> {
+export async function startBridge({ server, version, log }: BridgeOptions): Promise<Bridge> {
+  const running = new Set<Promise<unknown>>()
   const instructions = await readInstructions(server, log)
   const mcp = new McpServer(
     { name: 'patchcord', title: 'Patchcord', version },
     { capabilities: { tools: {}, prompts: {} }, ...(instructions === undefined ? {} : { instructions }) },
   )
+  const call = async (method: string, params: Params, extra: Extra) => {
+    const answer = forward(server, method, params, extra)
+    running.add(answer)
+    try {
+      return await answer
+    } finally {
+      running.delete(answer)
+    }
+  }
   const pass = (method: string) => async (request: { params?: Params }, extra: Extra) =>
-    await forward(server, method, request.params, extra)
+    await call(method, request.params, extra)
   mcp.setRequestHandler(ListToolsRequestSchema, async (request, extra) => {
     const result = await pass('tools/list')(request, extra)
     return result as { tools: [] }
@@ -55,16 +73,42 @@ export async function startBridge({ server, version, log }: BridgeOptions): Prom
   })
   mcp.setRequestHandler(CallToolRequestSchema, async ({ params }, extra) => {
     try {
-      return await forward(server, 'tools/call', params, extra)
+      return await call('tools/call', params, extra)
     } catch (error) {
       // What a model can act on, it must see: a server that is down is an answer, not a fault of the protocol.
       if (error instanceof CommandError) return toToolError(error)
       throw error
     }
   })
-  mcp.onerror = (error) => log(error.message)
+  let fault: Error | null = null
+  mcp.onerror = (error) => {
+    fault = error
+    // The fault that ends the connection does so at once, and is told by whoever waits for the end.
+    queueMicrotask(() => {
+      if (fault !== error) return
+      fault = null
+      log(error.message)
+    })
+  }
+  const closed = new Promise<Error | null>((resolve) => {
+    mcp.onclose = () => {
+      resolve(fault)
+      fault = null
+    }
+  })
   await mcp.connect(new StdioServerTransport())
-  return { close: () => mcp.close() }
+  return {
+    closed,
+    async finish(withinMs) {
+      // What has been read is being answered by then.
+      await new Promise((resolve) => setImmediate(resolve))
+      const isOver = new Promise((resolve) => setTimeout(resolve, withinMs).unref())
+      await Promise.race([Promise.allSettled([...running]), isOver])
+      // Their answers are written in the turn after.
+      await new Promise((resolve) => setImmediate(resolve))
+    },
+    close: () => mcp.close(),
+  }
 }
 
 async function readInstructions(server: Server, log: (line: string) => void): Promise<string | undefined> {

@@ -1,24 +1,21 @@
-import { mkdir, open, readFile, rm, stat } from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { forgetOrigin, readOrigins, recordOrigin } from '../../scripts/lib/origins.mjs'
 import { isRecord } from '../../scripts/lib/text.mjs'
 import { type Edit, type Planned, undoEdit } from './edits.ts'
 import { CommandError } from './errors.ts'
 import {
-  hasCode,
   hashOf,
   makePrivateFolder,
   PRIVATE_FILE,
   readBytes,
+  readPrivateFile,
   removeEmptyFolder,
-  writeFileSafely,
+  sweepTemporary,
 } from './files.ts'
+import { Journal } from './journal.ts'
+import { takeLock } from './lock.ts'
 
 const PUBLIC_FILE = 0o644
-const LOCK_TRY_MS = 50
-/** Whoever held a lock for longer has been killed: the slowest step under it is one call of the server. */
-const LOCK_MS_MAX = 60_000
 
 /** What connect did in one folder. */
 export interface Connection {
@@ -41,12 +38,16 @@ interface State {
 export interface Places {
   configFolder: string
   originsFile: string
+  /** For people, while it takes its time. */
+  note(line: string): void
 }
 
 /** The record of every connection, in the user's own folder: what disconnect undoes, with the bytes of before. */
 export class Connections {
   readonly #places: Places
-  readonly #state: State
+  #state: State
+  /** What each file held when it was read: whatever is written is written upon that. */
+  readonly #seen = new Map<string, Buffer | null>()
 
   private constructor(places: Places, state: State) {
     this.#places = places
@@ -55,23 +56,21 @@ export class Connections {
 
   /** Works on the record while nobody else does: two connects at once must not overwrite what the other has noted. */
   static async use<T>(places: Places, work: (connections: Connections) => Promise<T>): Promise<T> {
-    await makePrivateFolder(places.configFolder)
-    const lock = join(places.configFolder, 'connections.lock')
-    await takeLock(lock)
+    const { configFolder, note } = places
+    const release = await takeLock(join(configFolder, 'connections.lock'), note, () => makePrivateFolder(configFolder))
     try {
+      await sweepTemporary(configFolder)
+      await sweepTemporary(join(configFolder, 'backups'))
       return await work(await Connections.#open(places))
     } finally {
-      await rm(lock, { force: true })
-      await removeEmptyFolder(places.configFolder)
+      await release()
+      await removeEmptyFolder(configFolder)
     }
   }
 
   static async #open(places: Places): Promise<Connections> {
     const file = join(places.configFolder, 'connections.json')
-    const text = await readFile(file, 'utf8').catch((error) => {
-      if (hasCode(error, 'ENOENT')) return null
-      throw error
-    })
+    const text = await readPrivateFile(file)
     return new Connections(
       places,
       text === null ? { version: 1, origins: [], connections: [] } : parseState(file, text),
@@ -85,76 +84,96 @@ export class Connections {
   /** The bytes of a file as they would be without the connection of a folder. */
   async readWithout(folder: string, file: string): Promise<Buffer | null> {
     const current = await readBytes(file)
+    this.#seen.set(file, current)
     const edit = this.find(folder)?.edits.find((each) => each.file === file)
     return edit === undefined ? current : undoEdit(edit, current, await this.#readBackup(edit))
   }
 
   /**
-   * Carries out what was planned upon `readWithout`. The record and the bytes of before are written first: whatever breaks
-   * off later, disconnect knows what to look for.
+   * Carries out what was planned upon `readWithout`: all of it, or nothing. The record and the bytes of before are written
+   * first: wherever it is killed, disconnect knows what to look for. Throws FileChanged where a file is not as it was read.
    */
   async connect(facts: Omit<Connection, 'edits'>, plans: readonly Planned[]): Promise<void> {
     const old = this.find(facts.folder)
     const leftOut = (old?.edits ?? []).filter((edit) => !plans.some((plan) => plan.edit.file === edit.file))
-    const undone = await Promise.all(
-      leftOut.map(async (edit) => ({ edit, bytes: await this.readWithout(facts.folder, edit.file) })),
-    )
+    const undone = await this.#undo(facts.folder, leftOut)
+    await sweepFolders([...plans.map(({ edit }) => edit), ...leftOut])
     const isTrusted = (await readOrigins(this.#places.originsFile)).has(facts.origin)
     await makePrivateFolder(this.#backupFolder)
-    for (const { edit, before } of plans) if (before !== null) await this.#writeBackup(edit, before)
-    const others = this.#state.connections.filter(({ folder }) => folder !== facts.folder)
-    this.#state.connections = [...others, { ...facts, edits: plans.map(({ edit }) => edit) }]
-    if (!isTrusted && !this.#state.origins.includes(facts.origin)) this.#state.origins.push(facts.origin)
-    await this.#save()
-    for (const { edit, bytes } of undone) await this.#restore(edit, bytes)
-    for (const { edit, next } of plans) {
-      if (edit.isNew && edit.kind === 'rules') await mkdir(dirname(edit.file), { recursive: true })
-      await writeFileSafely(edit.file, next, edit.kind === 'ignore' ? PUBLIC_FILE : PRIVATE_FILE)
-    }
-    await recordOrigin(this.#places.originsFile, facts.origin)
-    await this.#releaseOrigins()
+    await this.#change(async (journal) => {
+      for (const { edit, before } of plans) {
+        if (before !== null) await journal.write(this.#backupFile(edit), before, PRIVATE_FILE)
+      }
+      const others = this.#state.connections.filter(({ folder }) => folder !== facts.folder)
+      this.#state.connections = [...others, { ...facts, edits: plans.map(({ edit }) => edit) }]
+      if (!isTrusted && !this.#state.origins.includes(facts.origin)) this.#state.origins.push(facts.origin)
+      await this.#save(journal)
+      for (const { edit, bytes } of undone) await this.#restore(journal, edit, bytes)
+      for (const { edit, next } of plans) {
+        if (edit.isNew && edit.kind === 'rules') await journal.makeFolder(dirname(edit.file))
+        const mode = edit.kind === 'ignore' ? PUBLIC_FILE : PRIVATE_FILE
+        await journal.write(edit.file, next, mode, this.#seen.get(edit.file))
+      }
+      await journal.watch(this.#places.originsFile, () => recordOrigin(this.#places.originsFile, facts.origin))
+      await this.#releaseOrigins(journal)
+    })
   }
 
-  /** Undoes a connection; its files, and whether each is gone now. Throws, with nothing changed, where one cannot be read. */
+  /** Undoes a connection; its files, and whether each is gone now. Where one cannot be read or written, nothing is changed. */
   async disconnect(connection: Connection): Promise<{ file: string; isGone: boolean }[]> {
-    const undone = await Promise.all(
-      connection.edits.map(async (edit) => ({ edit, bytes: await this.readWithout(connection.folder, edit.file) })),
-    )
-    for (const { edit, bytes } of undone) await this.#restore(edit, bytes)
-    this.#state.connections = this.#state.connections.filter((each) => each !== connection)
-    await this.#releaseOrigins()
+    const undone = await this.#undo(connection.folder, connection.edits)
+    await sweepFolders(connection.edits)
+    await this.#change(async (journal) => {
+      for (const { edit, bytes } of undone) await this.#restore(journal, edit, bytes)
+      this.#state.connections = this.#state.connections.filter((each) => each !== connection)
+      await this.#releaseOrigins(journal)
+    })
     return undone.map(({ edit, bytes }) => ({ file: edit.file, isGone: bytes === null }))
   }
 
-  async #restore(edit: Edit, bytes: Buffer | null): Promise<void> {
-    if (bytes !== null) {
-      const current = await readBytes(edit.file)
-      if (current === null || !current.equals(bytes)) await writeFileSafely(edit.file, bytes, PRIVATE_FILE)
-    } else {
-      await rm(edit.file, { force: true })
-      if (edit.kind === 'rules') await removeEmptyFolder(dirname(edit.file))
+  async #change(work: (journal: Journal) => Promise<void>): Promise<void> {
+    const { connections, origins } = this.#state
+    try {
+      this.#state = { version: 1, connections, origins: [...origins] }
+      await Journal.run(work)
+    } catch (error) {
+      this.#state = { version: 1, connections, origins }
+      await removeEmptyFolder(this.#backupFolder)
+      throw error
     }
-    await rm(this.#backupFile(edit), { force: true })
+  }
+
+  async #undo(folder: string, edits: readonly Edit[]): Promise<{ edit: Edit; bytes: Buffer | null }[]> {
+    return await Promise.all(edits.map(async (edit) => ({ edit, bytes: await this.readWithout(folder, edit.file) })))
+  }
+
+  async #restore(journal: Journal, edit: Edit, bytes: Buffer | null): Promise<void> {
+    const seen = this.#seen.get(edit.file) ?? null
+    if (bytes === null) {
+      await journal.remove(edit.file, seen)
+      if (edit.kind === 'rules') await removeEmptyFolder(dirname(edit.file))
+    } else if (seen === null || !seen.equals(bytes)) await journal.write(edit.file, bytes, PRIVATE_FILE, seen)
+    await journal.remove(this.#backupFile(edit))
   }
 
   /** Trust that came with a connection goes with the last one. */
-  async #releaseOrigins(): Promise<void> {
+  async #releaseOrigins(journal: Journal): Promise<void> {
+    const { originsFile } = this.#places
     const used = new Set(this.#state.connections.map(({ origin }) => origin))
     const unused = this.#state.origins.filter((origin) => !used.has(origin))
-    for (const origin of unused) await forgetOrigin(this.#places.originsFile, origin)
+    for (const origin of unused) await journal.watch(originsFile, () => forgetOrigin(originsFile, origin))
     this.#state.origins = this.#state.origins.filter((origin) => used.has(origin))
-    await this.#save()
+    await this.#save(journal)
   }
 
   /** With nothing left to say, nothing is left behind. */
-  async #save(): Promise<void> {
-    const { configFolder } = this.#places
-    const file = join(configFolder, 'connections.json')
+  async #save(journal: Journal): Promise<void> {
+    const file = join(this.#places.configFolder, 'connections.json')
     if (this.#state.connections.length > 0) {
-      await writeFileSafely(file, Buffer.from(`${JSON.stringify(this.#state, null, 2)}\n`), PRIVATE_FILE)
+      await journal.write(file, Buffer.from(`${JSON.stringify(this.#state, null, 2)}\n`), PRIVATE_FILE)
       return
     }
-    await rm(file, { force: true })
+    await journal.remove(file)
     await removeEmptyFolder(this.#backupFolder)
   }
 
@@ -166,30 +185,13 @@ export class Connections {
     return join(this.#backupFolder, `${hashOf(Buffer.from(file)).slice(0, 16)}-${basename(file).replace(/^\.+/, '')}`)
   }
 
-  async #writeBackup(edit: Edit, before: Buffer): Promise<void> {
-    await writeFileSafely(this.#backupFile(edit), before, PRIVATE_FILE)
-  }
-
   async #readBackup(edit: Edit): Promise<Buffer | null> {
     return edit.isNew ? null : await readBytes(this.#backupFile(edit))
   }
 }
 
-async function takeLock(file: string): Promise<void> {
-  for (;;) {
-    try {
-      const handle = await open(file, 'wx', PRIVATE_FILE)
-      return await handle.close()
-    } catch (error) {
-      if (!hasCode(error, 'EEXIST')) throw error
-    }
-    const heldAt = await stat(file).then(
-      ({ mtimeMs }) => mtimeMs,
-      () => Date.now(),
-    )
-    if (Date.now() - heldAt > LOCK_MS_MAX) await rm(file, { force: true })
-    else await sleep(LOCK_TRY_MS)
-  }
+async function sweepFolders(edits: readonly Edit[]): Promise<void> {
+  for (const folder of new Set(edits.map(({ file }) => dirname(file)))) await sweepTemporary(folder)
 }
 
 function parseState(file: string, text: string): State {

@@ -16,6 +16,9 @@ import {
 export const ENTRY_PATH = ['mcpServers', 'patchcord']
 const RULES_PATH = ['permissions', 'allow']
 const IGNORED = '.mcp.json'
+const SECRET_PATH = [...ENTRY_PATH, 'headers', 'Authorization']
+/** In the place of the secret; no JSON holds this character. */
+const SECRET = '\u0000'
 
 /** The server entry of Claude Code's .mcp.json. */
 export interface Entry {
@@ -32,10 +35,10 @@ export interface Edit {
   isNew: boolean
   /** SHA-256 of what we wrote. */
   after: string
-  /** What we put in, in one piece; null where we put something in the place of something else. */
+  /** What we put in, in one piece, without the secret in it; null where it took the place of something else. */
   inserted: string | null
-  /** The text of the value that ours took the place of. */
-  replaced: string | null
+  /** Ours took the place of another value, which the bytes of before hold. */
+  isReplacing: boolean
   /** Rules that we added, or the address that our entry names. */
   items: string[]
 }
@@ -64,7 +67,16 @@ export function planEntry(file: string, before: Buffer | null, entry: Entry): Pl
     if (!isOurs || describeWithout(next, ENTRY_PATH) !== describeWithout(text, ENTRY_PATH)) {
       throw new JsoncError('could not be edited without touching something else')
     }
-    return plan({ kind: 'entry', file, inserted, replaced, items: [entry.url] }, before, next)
+    const secret = readSource(next, SECRET_PATH) ?? ''
+    const masked = inserted?.replace(secret, () => SECRET) ?? null
+    const edit: Omit<Edit, 'isNew' | 'after'> = {
+      kind: 'entry',
+      file,
+      inserted: masked,
+      isReplacing: replaced !== null,
+      items: [entry.url],
+    }
+    return plan(edit, before, next)
   })
 }
 
@@ -79,7 +91,7 @@ export function planRules(file: string, before: Buffer | null, rules: readonly s
     if (describeWithout(next, RULES_PATH) !== describeWithout(text, RULES_PATH)) {
       throw new JsoncError('could not be edited without touching something else')
     }
-    return plan({ kind: 'rules', file, inserted, replaced: null, items }, before, next)
+    return plan({ kind: 'rules', file, inserted, isReplacing: false, items }, before, next)
   })
 }
 
@@ -88,7 +100,7 @@ export function planIgnore(file: string, before: Buffer | null): Planned {
   const text = before === null ? '' : decode(file, before)
   const eol = /\r?\n/.exec(text)?.[0] ?? '\n'
   const inserted = `${text === '' || text.endsWith('\n') ? '' : eol}${IGNORED}${eol}`
-  return plan({ kind: 'ignore', file, inserted, replaced: null, items: [] }, before, text + inserted)
+  return plan({ kind: 'ignore', file, inserted, isReplacing: false, items: [] }, before, text + inserted)
 }
 
 function plan(edit: Omit<Edit, 'isNew' | 'after'>, before: Buffer | null, text: string): Planned {
@@ -106,22 +118,40 @@ export function undoEdit(edit: Edit, current: Buffer | null, before: Buffer | nu
   const { file, isNew } = edit
   return guard(file, () => {
     const text = decode(file, current)
-    const rest = removeOurs(edit, text)
+    const rest = removeOurs(edit, text, before)
     if (rest === text) return current
     return isNew && isBlank(edit, rest) ? null : Buffer.from(rest, 'utf8')
   })
 }
 
-function removeOurs({ kind, inserted, replaced, items }: Edit, text: string): string {
+function removeOurs({ kind, file, inserted, isReplacing, items }: Edit, text: string, before: Buffer | null): string {
   if (kind === 'ignore') return removeLine(text, inserted ?? '')
-  if (inserted !== null && text.split(inserted).length === 2) return text.replace(inserted, () => '')
+  const rest = inserted === null ? null : cutOut(text, inserted)
+  if (rest !== null) return rest
   if (kind === 'rules') return removeEmpty(removeItems(text, RULES_PATH, items), RULES_PATH)
   const entry = readValue(text, ENTRY_PATH) as Partial<Entry> | undefined
   // An entry that names another server by now is somebody else's.
   if (entry?.url !== items[0]) return text
+  const replaced = isReplacing && before !== null ? readSource(decode(file, before), ENTRY_PATH) : null
   return replaced === null
     ? removeEmpty(removeProperty(text, ENTRY_PATH), ENTRY_PATH)
     : replaceSource(text, ENTRY_PATH, replaced)
+}
+
+/** The text without what we put in, whatever the secret in it is by now; null where it is not there exactly once. */
+function cutOut(text: string, inserted: string): string | null {
+  const [head = '', tail = null] = inserted.split(SECRET)
+  const secret = /"(?:[^"\\\n]|\\.)*"/y
+  const rests: string[] = []
+  for (let start = text.indexOf(head); start !== -1; start = text.indexOf(head, start + 1)) {
+    let end = start + head.length
+    if (tail !== null) {
+      secret.lastIndex = end
+      end = secret.test(text) && text.startsWith(tail, secret.lastIndex) ? secret.lastIndex + tail.length : -1
+    }
+    if (end !== -1) rests.push(text.slice(0, start) + text.slice(end))
+  }
+  return rests.length === 1 ? (rests[0] ?? null) : null
 }
 
 function removeLine(text: string, inserted: string): string {

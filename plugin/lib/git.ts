@@ -1,8 +1,23 @@
 import { execFile } from 'node:child_process'
 import { lstat } from 'node:fs/promises'
-import { dirname, join } from 'node:path'
+import { dirname, join, relative } from 'node:path'
 
 const GIT_MS_MAX = 10_000
+
+/** A repository's own configuration can name programs that git starts: whoever clones one has not agreed to run them. */
+const SAFE = ['core.fsmonitor=false', 'core.hooksPath=/dev/null', 'safe.bareRepository=explicit'].flatMap((setting) => [
+  '-c',
+  setting,
+])
+const SAFE_VARIABLES = {
+  GIT_OPTIONAL_LOCKS: '0',
+  // An object that is missing would be fetched from wherever the repository says.
+  GIT_NO_LAZY_FETCH: '1',
+  GIT_ALLOW_PROTOCOL: 'none',
+  GIT_TERMINAL_PROMPT: '0',
+}
+/** They would let git answer for another repository than the one that the file is in. */
+const ELSEWHERE = ['GIT_DIR', 'GIT_WORK_TREE', 'GIT_COMMON_DIR', 'GIT_INDEX_FILE', 'GIT_OBJECT_DIRECTORY']
 
 export interface GitFacts {
   isRepository: boolean
@@ -11,21 +26,30 @@ export interface GitFacts {
   isTracked: boolean | null
 }
 
-/** What git thinks of a file in a folder. Looks for the repository itself, so that nothing is started outside of one. */
-export async function askGit(folder: string, name: string): Promise<GitFacts> {
-  if (!(await isInRepository(folder))) return { isRepository: false, isIgnored: null, isTracked: null }
+/**
+ * What git thinks of a file, by its real path. Looks for the repository itself and asks from its root: nothing is started
+ * outside of one, and a bare repository that is hidden in a folder below does not answer in its place.
+ */
+export async function askGit(file: string, environment: NodeJS.ProcessEnv): Promise<GitFacts> {
+  const root = await findRepository(dirname(file))
+  if (root === null) return { isRepository: false, isIgnored: null, isTracked: null }
+  const env = { ...environment, ...SAFE_VARIABLES }
+  for (const name of ELSEWHERE) delete (env as NodeJS.ProcessEnv)[name]
+  // No name is a pattern: the one command is told so, the other one reads no more than `:(…)` at the beginning.
+  const name = `./${relative(root, file)}`
   const [ignored, tracked] = await Promise.all([
-    runGit(folder, ['check-ignore', '-q', '--no-index', '--', name]),
-    runGit(folder, ['ls-files', '--error-unmatch', '--', name]),
+    runGit(root, ['check-ignore', '-q', '--no-index', '--', name], env),
+    runGit(root, ['--literal-pathspecs', 'ls-files', '--error-unmatch', '--', name], env),
   ])
   return { isRepository: true, isIgnored: toAnswer(ignored), isTracked: toAnswer(tracked) }
 }
 
-async function isInRepository(folder: string): Promise<boolean> {
+/** The nearest folder, from this one upwards, that holds a repository; null where none does. */
+export async function findRepository(folder: string): Promise<string | null> {
   for (let current = folder; ; current = dirname(current)) {
     // `.git` is a folder in a clone and a file in a worktree or submodule.
-    if (await lstat(join(current, '.git')).then(Boolean, () => false)) return true
-    if (dirname(current) === current) return false
+    if (await lstat(join(current, '.git')).then(Boolean, () => false)) return current
+    if (dirname(current) === current) return null
   }
 }
 
@@ -34,9 +58,9 @@ function toAnswer(code: number): boolean | null {
   return code === 0 ? true : code === 1 ? false : null
 }
 
-function runGit(folder: string, args: string[]): Promise<number> {
+function runGit(folder: string, args: string[], env: NodeJS.ProcessEnv): Promise<number> {
   return new Promise((resolve) => {
-    const child = execFile('git', ['-C', folder, ...args], { timeout: GIT_MS_MAX }, (error) => {
+    const child = execFile('git', ['-C', folder, ...SAFE, ...args], { env, timeout: GIT_MS_MAX }, (error) => {
       resolve(error === null ? 0 : (child.exitCode ?? -1))
     })
   })

@@ -1,6 +1,7 @@
-import { discoverIdentities, isLoopback } from '../../scripts/lib/mcp-json.mjs'
+import { discoverIdentities } from '../../scripts/lib/mcp-json.mjs'
 import { readOrigins } from '../../scripts/lib/origins.mjs'
 import { getWhoami, type Server, type Whoami } from './api.ts'
+import { canAsk, confirm, type Terminal } from './confirm.ts'
 import { CommandError } from './errors.ts'
 import { cleanLabel } from './frame.ts'
 import type { Invocation } from './verb.ts'
@@ -15,7 +16,10 @@ interface Identity extends Server {
  * Who speaks: PATCHCORD_URL and PATCHCORD_TOKEN, else .mcp.json as the listener finds it; `--as agent@namespace` where there
  * are several. Throws a CommandError that says what to do where there is none, or not one.
  */
-export async function findServer(invocation: Invocation): Promise<Server> {
+export async function findServer(
+  invocation: Invocation,
+  terminal: Terminal = { input: process.stdin, output: process.stderr },
+): Promise<Server> {
   const { environment, folder, options, output } = invocation
   const { settings } = environment
   const { identities, problem, notes } = await discoverIdentities({ folder, ...settings })
@@ -25,7 +29,7 @@ export async function findServer(invocation: Invocation): Promise<Server> {
       hint: 'patchcord connect --server URL writes it; or set PATCHCORD_URL and PATCHCORD_TOKEN.',
     })
   }
-  if (settings.pair === null) await checkTrust(invocation, identities)
+  if (settings.pair === null) await checkTrust(invocation, identities, terminal)
   const wanted = typeof options.as === 'string' ? options.as : null
   const [only] = identities
   if (wanted === null && only && identities.length === 1) return only
@@ -33,16 +37,22 @@ export async function findServer(invocation: Invocation): Promise<Server> {
 }
 
 /**
- * A cloned repository names a server of its choice, and could be sent what an agent writes there, or the user's own token
- * through `${VAR}`. So a server that nobody has connected to on purpose is spoken to only when a person types.
+ * A cloned repository names a server of its choice, on this machine too, where anybody may have opened a port, and could be
+ * sent what an agent writes there, or the user's own token through `${VAR}`. So a server that nobody has connected to on
+ * purpose is spoken to only when a person says so, for this one call.
  */
-async function checkTrust({ environment }: Invocation, identities: Identity[]): Promise<void> {
-  if (process.stdin.isTTY === true) return
+async function checkTrust({ environment }: Invocation, identities: Identity[], terminal: Terminal): Promise<void> {
   const trusted = await readOrigins(environment.settings.originsFile)
-  const strange = identities.find(({ origin }) => !trusted.has(origin) && !isLoopback(new URL(origin).hostname))
-  if (strange === undefined) return
-  throw new CommandError('not_trusted', `${strange.origin} in .mcp.json is not a server that you have connected to.`, {
-    hint: `If it is yours: patchcord connect --server ${strange.origin} (or set PATCHCORD_URL and PATCHCORD_TOKEN).`,
+  const strange = identities.filter(({ origin }) => !trusted.has(origin))
+  const [first] = strange
+  if (first === undefined) return
+  if (canAsk(terminal.input)) {
+    const addresses = [...new Set(strange.map(({ base }) => base))].map((base) => cleanLabel(base)).join(', ')
+    const question = `.mcp.json names ${addresses}, which you have never connected to. Send your token and this call there?`
+    if (await confirm(question, terminal)) return
+  }
+  throw new CommandError('not_trusted', `${first.origin} in .mcp.json is not a server that you have connected to.`, {
+    hint: `If it is yours: patchcord connect --server ${first.origin} (or set PATCHCORD_URL and PATCHCORD_TOKEN).`,
   })
 }
 

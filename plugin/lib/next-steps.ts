@@ -25,9 +25,14 @@ export function describeNextSteps({
     ...(isAllowed ? [] : ['  patchcord connect --allow … lets it answer while nobody is there to be asked.']),
     '',
     'Codex:',
-    `  codex mcp add patchcord --url ${url} --bearer-token-env-var ${variable ?? 'PATCHCORD_TOKEN'}`,
     `  codex plugin marketplace add ${quote(root)} && codex plugin add patchcord@patchcord`,
-    `  Set ${variable ?? 'PATCHCORD_TOKEN'} where codex is started, and review the hooks with /hooks: an unreviewed hook is skipped in silence.`,
+    '  Put this into .codex/config.toml of this folder, trust the folder, and keep the file out of git:',
+    '    [mcp_servers.patchcord]',
+    `    url = "${url}"`,
+    ...(variable === null
+      ? ['    http_headers = { "Authorization" = "Bearer THE TOKEN" }']
+      : [`    bearer_token_env_var = "${variable}"`]),
+    '  Then start codex and review the hooks with /hooks: an unreviewed hook is skipped in silence.',
   ]
 }
 

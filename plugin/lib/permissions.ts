@@ -1,38 +1,57 @@
 import { readFile } from 'node:fs/promises'
-import { join } from 'node:path'
+import { isAbsolute, join } from 'node:path'
 import { isRecord } from '../../scripts/lib/text.mjs'
 import { findRoot, readVersion } from './programs.ts'
 
 const LISTENER = 'scripts/subscribe.mjs'
+/** As .claude-plugin/marketplace.json names both. */
+const PLUGIN = 'patchcord'
+const MARKETPLACE = 'patchcord'
+/** What a rule or a shell would take for more than a character of a path. */
+const SPECIAL = /["'`$\\*()\p{Cc}]/u
 
 /**
  * What Claude Code must not ask about, so that a turn started by a wake can read and answer without a person: our tools, and
  * the listener by its whole path. A rule with a wildcard would let `node` run anything that ends in the same name.
  */
 export async function listRules(claudePlugins: string | null): Promise<string[]> {
-  const copies = claudePlugins === null ? [] : [copyOf(claudePlugins), ...(await listInstalled(claudePlugins))]
-  const folders = new Set([findRoot(), ...copies])
+  const folders = new Set([findRoot(), ...(claudePlugins === null ? [] : await listCopies(claudePlugins))])
   return ['mcp__patchcord', ...[...folders].map((folder) => `Bash(node "${join(folder, LISTENER)}")`)]
 }
 
-/** Where Claude Code will put this version, if it is not installed yet. */
-function copyOf(claudePlugins: string): string {
-  return join(claudePlugins, 'cache', 'patchcord', 'patchcord', readVersion())
+/** Every folder from which Claude Code may run the plugin. */
+async function listCopies(claudePlugins: string): Promise<string[]> {
+  // Where it will put this version, if it is not installed yet.
+  const next = join(claudePlugins, 'cache', MARKETPLACE, PLUGIN, readVersion())
+  const known = await Promise.all([listInstalled(claudePlugins), listInPlace(claudePlugins)])
+  return [next, ...known.flat().filter(isPlain)]
 }
 
 /** Where Claude Code keeps its own copies of the plugin. */
-async function listInstalled(claudePlugins: string): Promise<string[]> {
-  const text = await readFile(join(claudePlugins, 'installed_plugins.json'), 'utf8').catch(() => '')
+async function listInstalled(claudePlugins: string): Promise<unknown[]> {
+  const { plugins } = await readRecord(join(claudePlugins, 'installed_plugins.json'))
+  const ours = Object.entries(isRecord(plugins) ? plugins : {}).filter(([name]) => name.startsWith(`${PLUGIN}@`))
+  const places = ours.flatMap(([, installed]) => [installed].flat())
+  return places.map((place) => isRecord(place) && place.installPath)
+}
+
+/** A marketplace that was added as a folder is read in place: the copy that was made of it is not what runs. */
+async function listInPlace(claudePlugins: string): Promise<unknown[]> {
+  const { [MARKETPLACE]: market } = await readRecord(join(claudePlugins, 'known_marketplaces.json'))
+  const isFolder = isRecord(market) && isRecord(market.source) && market.source.source === 'directory'
+  return isFolder ? [market.installLocation] : []
+}
+
+function isPlain(folder: unknown): folder is string {
+  return typeof folder === 'string' && isAbsolute(folder) && !SPECIAL.test(folder)
+}
+
+async function readRecord(file: string): Promise<Record<string, unknown>> {
   try {
-    const json: unknown = JSON.parse(text)
-    const plugins = isRecord(json) && isRecord(json.plugins) ? json.plugins : {}
-    const ours = Object.entries(plugins).filter(([name]) => name.startsWith('patchcord@'))
-    const places = ours.flatMap(([, installed]) => [installed].flat())
-    return places.flatMap((place) =>
-      isRecord(place) && typeof place.installPath === 'string' ? [place.installPath] : [],
-    )
+    const json: unknown = JSON.parse(await readFile(file, 'utf8'))
+    return isRecord(json) ? json : {}
   } catch {
     // Claude Code is not here, or keeps its list in another way: the folder of this program is what is left.
-    return []
+    return {}
   }
 }

@@ -41,7 +41,10 @@ export function describeMessage(message: Message, namespace: string, frame: Fram
   const { message_id: id, from, content, content_offset: offset = 0, content_length: length = 0 } = message
   const to = message.to === undefined ? '' : ` to ${message.to.map((name) => cleanLabel(name)).join(', ')}`
   const end = offset + [...content].length
-  const rest = end < length ? [`[${end} of ${length} characters: patchcord recall ${id} --offset ${end}]`] : []
+  const rest =
+    end < length
+      ? [`[${end} of ${cleanLabel(length)} characters: patchcord recall ${cleanLabel(id)} --offset ${end}]`]
+      : []
   return [
     `${cleanLabel(from)}${to}: ${describeTraits(message, nowMs)} [${cleanLabel(id)}]`,
     frame.wrap({ from: `${from}@${namespace}`, id }, content),
@@ -80,9 +83,10 @@ export function describeReach({ reach, last_seen_at: seenAt, held_until: heldUnt
 export function describeSent({ message_id: id, replayed, recipients }: Sent): string[] {
   const verb = replayed ? 'Already sent, with the same idempotency key,' : 'Sent'
   const [only] = recipients
-  if (only && recipients.length === 1) return [`${verb} to ${cleanLabel(only.agent)} [${id}]: ${describeReach(only)}`]
+  if (only && recipients.length === 1)
+    return [`${verb} to ${cleanLabel(only.agent)} [${cleanLabel(id)}]: ${describeReach(only)}`]
   const lines = recipients.map((each) => `  ${cleanLabel(each.agent)}: ${describeReach(each)}`)
-  return [`${verb} to ${recipients.length} agents [${id}]`, ...lines]
+  return [`${verb} to ${recipients.length} agents [${cleanLabel(id)}]`, ...lines]
 }
 
 /** An answer as `--json` may show it: what people wrote stands in the frame (at a terminal as it is), the rest is cleaned. */

@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { isRecord } from '../../scripts/lib/text.mjs'
 import { callApi, type Server } from './api.ts'
 import { CommandError, usageError } from './errors.ts'
+import { cleanLabel } from './frame.ts'
 import type { Message } from './show.ts'
 import { callMcp, RpcError } from './upstream.ts'
 
@@ -84,9 +85,9 @@ async function readInFull(server: Server, { message_id: id }: Message): Promise<
   } catch (error) {
     throw new CommandError(
       'unreachable',
-      `Message ${id} came, but its text could not be read: ${(error as Error).message}`,
+      `Message ${cleanLabel(id)} came, but its text could not be read: ${cleanLabel((error as Error).message, 500)}`,
       {
-        hint: `It is open in your inbox: patchcord recall ${id}`,
+        hint: `It is open in your inbox: patchcord recall ${cleanLabel(id)}`,
         cause: error,
       },
     )

@@ -152,4 +152,40 @@ describe('the stdio bridge', () => {
     assert.ok(Date.now() - startedAt < 20_000)
     for (const line of bridge.output.stdout.trimEnd().split('\n')) JSON.parse(line)
   })
+
+  test('answers what was asked before its stdin ended', async () => {
+    const clientInfo = { name: 'host', version: '1' }
+    const messages = [
+      { id: 1, method: 'initialize', params: { protocolVersion: '2025-06-18', capabilities: {}, clientInfo } },
+      { method: 'notifications/initialized' },
+      { id: 2, method: 'tools/list' },
+      { id: 3, method: 'tools/call', params: { name: 'list_agents', arguments: {} } },
+    ]
+    const env = { PATCHCORD_URL: app.url, PATCHCORD_TOKEN: agents.alice.token }
+    const stdin = messages.map((message) => `${JSON.stringify({ jsonrpc: '2.0', ...message })}\n`).join('')
+    const { code, stdout } = await machine.run(['mcp'], { env, stdin })
+    assert.equal(code, 0)
+    const ids = stdout
+      .trimEnd()
+      .split('\n')
+      .map((line) => JSON.parse(line).id)
+    assert.deepEqual(ids.sort(), [1, 2, 3])
+  })
+
+  test('a host that writes without an end of line ends it with one sentence', async () => {
+    const env = { PATCHCORD_URL: app.url, PATCHCORD_TOKEN: agents.alice.token }
+    const bridge = machine.start(['mcp'], { env })
+    const clientInfo = { name: 'host', version: '1' }
+    const params = { protocolVersion: '2025-06-18', capabilities: {}, clientInfo }
+    bridge.child.stdin?.write(`${JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'initialize', params })}\n`)
+    await eventually(() => bridge.output.stdout.includes('"id":1'), 'initialize is answered')
+    bridge.child.stdin?.on('error', () => {})
+    bridge.child.stdin?.write('{ not JSON }\n')
+    await eventually(() => bridge.output.stderr.includes('\n'), 'a line that is no message is told')
+    const before = bridge.output.stderr
+    bridge.child.stdin?.write('x'.repeat(11 * 1024 * 1024))
+    const { code, stderr } = await bridge.ended
+    assert.equal(code, 1)
+    assert.match(stderr.slice(before.length), /^patchcord: What the host wrote cannot be read: .*\n$/)
+  })
 })

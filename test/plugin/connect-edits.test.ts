@@ -113,6 +113,18 @@ describe('an edit of .mcp.json', () => {
     assert.equal(undoEdit(plan.edit, edited, bytes(old))?.toString('utf8'), old.replace('"b": 1', '"b": 2'))
   })
 
+  test('keeps no secret in what is noted of it, and is undone in one piece after the secret has changed', () => {
+    for (const text of [
+      '{ "a": 1 } // end',
+      '{"mcpServers":{"patchcord":{"headers":{"Authorization":"Bearer old"}}}}',
+    ]) {
+      const plan = connect(text)
+      assert.doesNotMatch(JSON.stringify(plan.edit), /Bearer/)
+      const changed = bytes(plan.next.toString('utf8').replace('Bearer $T', 'Bearer \\"new'))
+      assert.equal(undoEdit(plan.edit, changed, bytes(text))?.toString('utf8'), text)
+    }
+  })
+
   test('follows the layout of the file', () => {
     assert.equal(
       connected('{\n    "mcpServers": {\n        "a": {}\n    }\n}\n'),

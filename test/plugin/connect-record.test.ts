@@ -1,11 +1,13 @@
 import assert from 'node:assert/strict'
-import { mkdir, readFile, rename, rm, stat, utimes, writeFile } from 'node:fs/promises'
+import { chmod, chown, mkdir, readFile, rename, rm, stat, utimes, writeFile } from 'node:fs/promises'
+import { hostname } from 'node:os'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
+import { readStartTime } from '../../scripts/lib/processes.mjs'
 import { useServer } from './connect-server.ts'
 
 describe('the record of connections', () => {
-  const { app, withMachine } = useServer()
+  const { app, agents, withMachine } = useServer()
 
   test(
     'the server stays trusted while another project uses it, and when the listener had recorded it before',
@@ -104,6 +106,117 @@ describe('the record of connections', () => {
       assert.equal(code, 1)
       assert.match(stderr, /connections\.json is damaged\. Nothing was changed\./)
       assert.deepEqual(await machine.listFiles(), before)
+    }),
+  )
+
+  test(
+    'holds no token in clear',
+    withMachine(async ({ machine, connect }) => {
+      assert.equal((await connect()).code, 0)
+      const record = await readFile(join(machine.configFolder, 'connections.json'), 'utf8')
+      assert.doesNotMatch(record, /pc_/)
+    }),
+  )
+
+  test(
+    'what a killed run has left behind goes with the next one, and what may be at work stays',
+    withMachine(async ({ machine, connect }) => {
+      await mkdir(machine.configFolder, { recursive: true, mode: 0o700 })
+      const left = [
+        join(machine.configFolder, '.connections.json.0123456789ab.tmp'),
+        join(machine.configFolder, 'origins.json.4711.tmp'),
+        join(machine.project, '.patchcord-0123456789ab.tmp'),
+      ]
+      const kept = [join(machine.configFolder, 'mine.tmp'), join(machine.configFolder, 'origins.json.4712.tmp')]
+      for (const file of [...left, ...kept]) await writeFile(file, agents.backend.token)
+      for (const file of [...left, join(machine.configFolder, 'mine.tmp')]) await utimes(file, 1, 1)
+      assert.equal((await connect()).code, 0)
+      for (const file of left) await assert.rejects(stat(file), { code: 'ENOENT' })
+      for (const file of kept) await stat(file)
+    }),
+  )
+
+  test(
+    'the lock of an owner that has ended is taken at once, also one from a clock of the future',
+    withMachine(async ({ machine, connect }) => {
+      const lock = join(machine.configFolder, 'connections.lock')
+      const take = async (text: string, at: number) => {
+        await mkdir(machine.configFolder, { recursive: true, mode: 0o700 })
+        await writeFile(lock, text)
+        await utimes(lock, at, at)
+        const { code, stderr } = await connect()
+        assert.deepEqual([code, stderr], [0, ''])
+        await assert.rejects(stat(lock), { code: 'ENOENT' })
+      }
+      const now = Date.now() / 1000
+      // This process lives, but it has not started when the owner did.
+      await take(JSON.stringify({ pid: process.pid, started: 'once', host: hostname() }), now)
+      await take('', now + 86_400)
+    }),
+  )
+
+  test(
+    'says once that it waits, and takes no lock away from an owner that lives',
+    withMachine(async ({ machine, connect }) => {
+      await mkdir(machine.configFolder, { recursive: true, mode: 0o700 })
+      const lock = join(machine.configFolder, 'connections.lock')
+      const owner = { pid: process.pid, started: readStartTime(process.pid), host: hostname() }
+      await writeFile(lock, JSON.stringify(owner))
+      await utimes(lock, 1, 1)
+      const connecting = connect()
+      await new Promise((resolve) => setTimeout(resolve, 3_000))
+      assert.ok(!('/project/.mcp.json' in (await machine.listFiles())))
+      await rm(lock)
+      const { code, stderr } = await connecting
+      assert.equal(code, 0)
+      assert.match(stderr, /^Waiting for another patchcord that is at work \(.*connections\.lock\)\.\n$/)
+    }),
+  )
+
+  test(
+    'a folder or a record that others can write to is refused in a sentence',
+    withMachine(async ({ machine, connect }) => {
+      assert.equal((await connect()).code, 0)
+      const record = join(machine.configFolder, 'connections.json')
+      for (const [path, mode, error] of [
+        [machine.configFolder, 0o777, 'unsafe_folder'],
+        [record, 0o666, 'unsafe_file'],
+      ] as const) {
+        const { mode: before } = await stat(path)
+        await chmod(path, mode)
+        const { code, json } = await machine.run(['disconnect', '--json'])
+        assert.deepEqual([code, json.error.code], [1, error])
+        assert.match(`${json.error.message} ${json.error.hint}`, /Nothing was changed.*chmod/)
+        await chmod(path, before & 0o777)
+      }
+      if (process.getuid?.() === 0) {
+        await chown(record, 12_345, 0)
+        assert.equal((await machine.run(['disconnect', '--json'])).json.error.code, 'unsafe_file')
+        await chown(record, 0, 0)
+      }
+      assert.equal((await machine.run(['disconnect'])).code, 0)
+    }),
+  )
+
+  test(
+    'a folder that is connected keeps its token, or the variable that it names, when connect is given none',
+    withMachine(async ({ machine, connect }) => {
+      const again = (env: Record<string, string> = {}) =>
+        machine.run(['connect', '--server', app.url, '--allow', '--json'], { env })
+      await connect()
+      const text = await machine.read('.mcp.json')
+      assert.deepEqual([(await again()).code, await machine.read('.mcp.json')], [0, text])
+      assert.match(await machine.read('.claude/settings.local.json'), /mcp__patchcord/)
+      await machine.run(['disconnect'])
+      // A file that somebody else has written gives no identity.
+      await machine.write('.mcp.json', text)
+      assert.equal((await again()).json.error.code, 'token_missing')
+      await rm(join(machine.project, '.mcp.json'))
+      const env = { TEAM_TOKEN: agents.backend.token }
+      await machine.run(['connect', '--server', app.url, '--env', 'TEAM_TOKEN'], { env })
+      assert.equal((await again(env)).code, 0)
+      assert.match(await machine.read('.mcp.json'), /"Bearer \$\{TEAM_TOKEN\}"/)
+      assert.equal((await again()).json.error.code, 'token_missing')
     }),
   )
 })

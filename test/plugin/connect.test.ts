@@ -25,11 +25,7 @@ describe('connect', () => {
       const { code, stdout, stderr } = await connect()
       assert.deepEqual([code, stderr], [0, ''])
       assert.match(stdout, /^Connected as backend@acme at http:\/\/127\.0\.0\.1:\d+\.\n {2}wrote \S+\/\.mcp\.json\n/)
-      for (const next of [
-        'claude plugin install patchcord@patchcord',
-        `codex mcp add patchcord --url ${app.url}/mcp/bearer --bearer-token-env-var`,
-        '/hooks',
-      ]) {
+      for (const next of ['claude plugin install patchcord@patchcord', `url = "${app.url}/mcp/bearer"`, '/hooks']) {
         assert.ok(stdout.includes(next), next)
       }
       assert.ok(!stdout.includes(agents.backend.token))
@@ -204,7 +200,7 @@ describe('connect', () => {
   )
 
   test(
-    'keeps a literal token out of git, and warns when git tracks the file already',
+    'keeps a literal token out of git, and refuses to write it when git tracks the file already',
     withMachine(async ({ machine, connect }) => {
       const git = (...args: string[]) =>
         execFileSync('git', ['-c', 'user.name=t', '-c', 'user.email=t@example.org', ...args], {
@@ -223,8 +219,10 @@ describe('connect', () => {
       assert.equal(await machine.read('.gitignore'), 'dist')
       await machine.write('.mcp.json', '{}')
       git('add', '.mcp.json')
-      const { json } = await connect({}, '--json')
-      assert.match(json.warnings.join('\n'), /^Careful: git tracks .*git rm --cached/)
+      const { code, json } = await connect({}, '--json')
+      assert.deepEqual([code, json.error.code], [1, 'token_in_git'])
+      assert.match(`${json.error.message} ${json.error.hint}`, /git tracks .*Nothing was written.*git rm --cached/)
+      assert.equal(await machine.read('.mcp.json'), '{}')
     }),
   )
 
@@ -253,6 +251,39 @@ describe('connect', () => {
       ])
       assert.equal((await machine.run(['disconnect'])).code, 0)
       assert.deepEqual(await machine.listFiles(), before)
+    }),
+  )
+
+  test(
+    'with --allow names the folder of a marketplace that is read in place, and no other and no strange place',
+    withMachine(async ({ machine, connect }) => {
+      const plugins = join(machine.root, '.claude/plugins')
+      await mkdir(plugins, { recursive: true })
+      const market = (installLocation: unknown, source: unknown = { source: 'directory', path: '/m' }) => ({
+        source,
+        installLocation,
+        lastUpdated: '2026-01-01T00:00:00.000Z',
+      })
+      const listFolders = async (known: unknown) => {
+        await writeFile(
+          join(plugins, 'known_marketplaces.json'),
+          typeof known === 'string' ? known : JSON.stringify(known),
+        )
+        assert.equal((await connect({}, '--allow')).code, 0)
+        const rules: string[] = JSON.parse(await machine.read('.claude/settings.local.json')).permissions.allow
+        assert.equal((await machine.run(['disconnect'])).code, 0)
+        return rules.slice(3)
+      }
+      assert.deepEqual(await listFolders({ other: market('/other'), patchcord: market('/our market') }), [
+        'Bash(node "/our market/scripts/subscribe.mjs")',
+      ])
+      const github = { source: 'github', repo: 'someone/patchcord' }
+      const strange = ['relative', '/any/*', '/a" && "b', '/a$(b)', '/a\nb', 7, null, ['/a']].map((place) =>
+        market(place),
+      )
+      for (const known of [market('/clone', github), market('/m', null), '/m', null, ...strange])
+        assert.deepEqual(await listFolders({ patchcord: known }), [], JSON.stringify(known))
+      for (const known of ['{ "patchcord": {', '[]', 'null']) assert.deepEqual(await listFolders(known), [], known)
     }),
   )
 

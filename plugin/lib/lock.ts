@@ -1,0 +1,136 @@
+import { randomBytes } from 'node:crypto'
+import { link, open, readFile, rename, rm, stat } from 'node:fs/promises'
+import { hostname } from 'node:os'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { readStartTime } from '../../scripts/lib/processes.mjs'
+import { isRecord } from '../../scripts/lib/text.mjs'
+import { CommandError } from './errors.ts'
+import { hasCode, PRIVATE_FILE } from './files.ts'
+
+const LOCK_TRY_MS = 50
+const NOTE_AFTER_MS = 1_000
+/** The slowest step under a lock is one call of the server: whoever holds it for longer hangs, or cannot be asked any more. */
+const LOCK_MS_MAX = 60_000
+
+/**
+ * Waits until the file is ours; the function that gives it back. A lock whose owner has ended is taken at once, and one
+ * that does not say whose it is once it is old. Throws where a living owner does not come to an end.
+ */
+export async function takeLock(
+  file: string,
+  note: (line: string) => void,
+  makeFolder: () => Promise<void>,
+): Promise<() => Promise<void>> {
+  const mine = JSON.stringify({
+    pid: process.pid,
+    started: readStartTime(process.pid),
+    host: hostname(),
+    id: randomBytes(6).toString('hex'),
+  })
+  const beganAt = performance.now()
+  let isNoted = false
+  for (;;) {
+    await makeFolder()
+    if (await create(file, mine)) return () => release(file, mine)
+    const held = await readLock(file)
+    if (held === null) continue
+    if (await isAbandoned(file, held)) {
+      await takeAway(file, held)
+      continue
+    }
+    const waitedMs = performance.now() - beganAt
+    if (waitedMs > 2 * LOCK_MS_MAX) throw busy(file)
+    if (waitedMs > NOTE_AFTER_MS && !isNoted) {
+      isNoted = true
+      note(`Waiting for another patchcord that is at work (${file}).`)
+    }
+    await sleep(LOCK_TRY_MS)
+  }
+}
+
+async function create(file: string, text: string): Promise<boolean> {
+  try {
+    const handle = await open(file, 'wx', PRIVATE_FILE)
+    try {
+      await handle.writeFile(text)
+    } finally {
+      await handle.close()
+    }
+    return true
+  } catch (error) {
+    // The folder goes with the last connection, so somebody may just have removed it.
+    if (hasCode(error, 'EEXIST') || hasCode(error, 'ENOENT')) return false
+    throw error
+  }
+}
+
+async function readLock(file: string): Promise<string | null> {
+  return await readFile(file, 'utf8').catch((error) => {
+    if (hasCode(error, 'ENOENT')) return null
+    throw error
+  })
+}
+
+async function isAbandoned(file: string, text: string): Promise<boolean> {
+  const owner = parseOwner(text)
+  if (owner !== null && owner.host === hostname()) {
+    const started = readStartTime(owner.pid)
+    return started === null ? !isRunning(owner.pid) : started !== owner.started
+  }
+  const writtenAt = await stat(file).then(
+    ({ mtimeMs }) => mtimeMs,
+    () => Date.now(),
+  )
+  // A clock that was set back makes a lock of the future, which would never grow old.
+  return Math.abs(Date.now() - writtenAt) > LOCK_MS_MAX
+}
+
+/** For where the start time of a process that runs may stay unknown. */
+function isRunning(pid: number): boolean {
+  try {
+    return process.kill(pid, 0)
+  } catch (error) {
+    return !hasCode(error, 'ESRCH')
+  }
+}
+
+function parseOwner(text: string): { pid: number; started: string; host: string } | null {
+  try {
+    const json: unknown = JSON.parse(text)
+    if (!isRecord(json)) return null
+    const { pid, started, host } = json
+    if (!Number.isSafeInteger(pid) || (pid as number) < 1 || typeof started !== 'string' || typeof host !== 'string')
+      return null
+    return { pid: pid as number, started, host }
+  } catch {
+    // Not written to its end yet, or by something else: its age decides.
+    return null
+  }
+}
+
+/** Only the lock that was looked at: another one who waits may have taken it away, and made one, in the meantime. */
+async function takeAway(file: string, text: string): Promise<void> {
+  const aside = `${file}.${randomBytes(6).toString('hex')}.tmp`
+  try {
+    await rename(file, aside)
+  } catch (error) {
+    if (hasCode(error, 'ENOENT')) return
+    throw error
+  }
+  if ((await readLock(aside)) !== text) {
+    await link(aside, file).catch((error) => {
+      if (!hasCode(error, 'EEXIST')) throw error
+    })
+  }
+  await rm(aside, { force: true })
+}
+
+async function release(file: string, mine: string): Promise<void> {
+  if ((await readLock(file)) === mine) await rm(file, { force: true })
+}
+
+function busy(file: string): CommandError {
+  return new CommandError('busy', 'Another patchcord has been at work for minutes. Nothing was changed.', {
+    hint: `End it, then try again; its process is named in ${file}.`,
+  })
+}
