@@ -1,6 +1,6 @@
 /** What a hook of Codex does for the listener of its thread: notes the thread's state and starts the listener when there is none. */
 import { spawn } from 'node:child_process'
-import { closeSync, openSync, rmSync } from 'node:fs'
+import { closeSync, constants, fstatSync, ftruncateSync, openSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { findCodex } from './codex-process.mjs'
 import { hasListener, isThreadId, listThreadFiles, readThread, removeThread, writeThread } from './codex-thread.mjs'
@@ -10,6 +10,13 @@ import { readOrigins } from './origins.mjs'
 import { prepareRuntimeFolder } from './pidfile.mjs'
 
 const LISTENER = fileURLToPath(new URL('../codex-listener.mjs', import.meta.url))
+
+/**
+ * Added to, not begun anew: the first prompt comes right after SessionStart, when the listener that was started then may not hold
+ * its lock yet; so a second one is started, which ends at once and must not take the log of the first away.
+ */
+const LOG_FLAGS = constants.O_WRONLY | constants.O_CREAT | constants.O_APPEND | (constants.O_NOFOLLOW ?? 0)
+const LOG_BYTES_KEPT = 256 * 1024
 
 /** The state of a thread after an event; events that are not here change nothing. */
 const STATES = /** @type {const} */ ({
@@ -70,9 +77,9 @@ async function isConfigured(folder, { pair, lookup, originsFile }) {
 async function startListener(runtime, thread, folder, settings) {
   if (!(await isConfigured(folder, settings))) return
   const { log } = listThreadFiles(runtime, thread)
-  rmSync(log, { force: true })
-  const output = openSync(log, 'wx', 0o600)
+  const output = openSync(log, LOG_FLAGS, 0o600)
   try {
+    if (fstatSync(output).size > LOG_BYTES_KEPT) ftruncateSync(output)
     // A session of its own: Codex ends what a hook leaves in its process group.
     const child = spawn(process.execPath, [LISTENER, thread], {
       cwd: folder,

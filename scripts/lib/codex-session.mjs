@@ -120,9 +120,7 @@ export class CodexSession {
     const threads = listThreads(runtime).filter((one) => one.folder === folder)
     const active = findActiveThread(threads, (one) => one === thread || hasListener(runtime, one))
     if (active === thread && this.#supervisor === null) {
-      // Of the lines, a supervisor uses what the waker has.
-      const lines = /** @type {import('./lines.mjs').Lines} */ (/** @type {unknown} */ (this.#waker))
-      this.#supervisor = new Supervisor({ settings, folder, lines, log })
+      this.#supervisor = new Supervisor({ settings, folder, lines: this.#waker, log })
       void this.#supervisor.runAuto()
     } else if (active !== thread && this.#supervisor !== null) {
       log(`standing by: the person has moved to thread ${active}`)

@@ -130,10 +130,11 @@ export class CodexWaker {
   async #wake(heldMs) {
     const batch = this.#takeBatch()
     const queuedAt = Date.now()
+    // Before the call: one that fails, or only seems to, may have become a turn all the same.
+    this.#tokens -= 1
     try {
       await this.#options.queue(describeBatch(batch, heldMs))
       this.#failures = 0
-      this.#tokens -= 1
       this.#queuedAt = queuedAt
       this.#settle(batch)
     } catch (error) {

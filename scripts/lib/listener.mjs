@@ -13,7 +13,7 @@ import { FatalError, getTicketWithRetry } from './ticket.mjs'
  * @property {import('./mcp-json.mjs').Identity} identity
  * @property {import('./config.mjs').Settings} settings
  * @property {boolean} isAuto stands by beside another listener instead of giving up
- * @property {import('./lines.mjs').Lines} lines
+ * @property {Pick<import('./lines.mjs').Lines, 'add' | 'isDrained'>} lines
  * @property {(text: string) => void} log
  * @property {() => Promise<void>} onAccepted the server has given a first ticket
  * @property {(state: State) => void} onState each change of it

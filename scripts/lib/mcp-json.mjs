@@ -1,6 +1,6 @@
 /** Finds the Patchcord identities of a project in `.mcp.json`, without trusting the file further than needed. */
 // Not node:fs: what it exports loads more than the start needs.
-import { constants, open, stat } from 'node:fs/promises'
+import { constants, lstat, open } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { isRecord, toOneLine } from './text.mjs'
 import { isTokenText } from './tokens.mjs'
@@ -29,13 +29,19 @@ export const MISSING_ENTRY = '.mcp.json missing mcpServers.patchcord.url or Auth
 
 /** @typedef {(name: string) => string | undefined} Lookup */
 
+/** @returns {number | null} whose files count; null where users have no numbers, as on Windows */
+function getOwnUid() {
+  return process.getuid === undefined ? null : process.getuid()
+}
+
 /**
  * The identities of `PATCHCORD_URL` and `PATCHCORD_TOKEN`, else of the `.mcp.json` of the folder and its parents up to
- * the repository root (only the folder itself outside of a repository); the nearest entry of a name wins.
- * @param {{ folder: string, pair: { url: string, token: string } | null, lookup: Lookup }} input
+ * the repository root (only the folder itself outside of a repository); the nearest entry of a name wins. What belongs to
+ * another user counts for nothing: in a folder like /tmp anybody can put a repository around ours.
+ * @param {{ folder: string, pair: { url: string, token: string } | null, lookup: Lookup, uid?: number | null }} input
  * @returns {Promise<Discovery>}
  */
-export async function discoverIdentities({ folder, pair, lookup }) {
+export async function discoverIdentities({ folder, pair, lookup, uid = getOwnUid() }) {
   if (pair !== null) return discoverPair(pair)
   /** @type {Map<string, unknown>} */
   const entries = new Map()
@@ -44,10 +50,14 @@ export async function discoverIdentities({ folder, pair, lookup }) {
   let problem = `no .mcp.json in ${folder}`
   let isBroken = false
   let fingerprint = ''
-  for (const file of await listCandidates(folder)) {
-    const found = await readMcpJson(file)
+  for (const file of await listCandidates(folder, uid)) {
+    const found = await readMcpJson(file, uid)
     if (found === null) continue
     fingerprint += `${file} ${found.fingerprint}\n`
+    if (found.isStrange) {
+      notes.push(`${toOneLine(file, 200)} belongs to another user and is left out: chown it if it is yours`)
+      continue
+    }
     if (found.problem !== null) {
       if (!isBroken) problem = found.problem
       isBroken = true
@@ -74,22 +84,29 @@ function discoverPair({ url, token }) {
   }
 }
 
-/** @param {string} folder @returns {Promise<string[]>} nearest first */
-async function listCandidates(folder) {
+/** @param {string} folder @param {number | null} uid @returns {Promise<string[]>} nearest first */
+async function listCandidates(folder, uid) {
   const files = []
   for (let current = folder; ; current = dirname(current)) {
     files.push(join(current, '.mcp.json'))
     // `.git` is a folder in a clone and a file in a worktree or submodule.
-    if (await stat(join(current, '.git')).then(Boolean, () => false)) return files
-    if (dirname(current) === current) return files.slice(0, 1)
+    const git = await lstat(join(current, '.git')).catch(() => null)
+    if (git !== null && isOurs(git, uid)) return files
+    if (git !== null || dirname(current) === current) return files.slice(0, 1)
   }
 }
 
+/** @param {import('node:fs').Stats} stats @param {number | null} uid */
+function isOurs(stats, uid) {
+  return uid === null || stats.uid === uid
+}
+
 /**
- * @param {string} file
- * @returns {Promise<{ servers: Record<string, unknown>, problem: string | null, fingerprint: string } | null>} null: no such file
+ * @param {string} file @param {number | null} uid
+ * @returns {Promise<{ servers: Record<string, unknown>, problem: string | null, fingerprint: string, isStrange?: boolean } | null>}
+ *   null: no such file
  */
-async function readMcpJson(file) {
+async function readMcpJson(file, uid) {
   let handle
   try {
     // O_NONBLOCK: a named pipe in a cloned repository must not hold us for ever.
@@ -101,7 +118,8 @@ async function readMcpJson(file) {
   }
   try {
     const stats = await handle.stat()
-    const fingerprint = `${stats.ino} ${stats.size} ${stats.mtimeMs}`
+    const fingerprint = `${stats.ino} ${stats.size} ${stats.mtimeMs} ${stats.uid}`
+    if (!isOurs(stats, uid)) return { servers: {}, problem: null, fingerprint, isStrange: true }
     if (!stats.isFile()) return { servers: {}, problem: '.mcp.json parse error: not a file', fingerprint }
     if (stats.size > FILE_BYTES_MAX) return { servers: {}, problem: '.mcp.json parse error: over 1 MiB', fingerprint }
     return { ...parseMcpJson(await handle.readFile('utf8')), fingerprint }

@@ -7,6 +7,9 @@ import { sleep } from './backoff.mjs'
 import { discoverIdentities } from './mcp-json.mjs'
 import { describeError } from './text.mjs'
 
+/** As many as the hooks look after. Each is a connection, and one file of a repository can name thousands. */
+const IDENTITIES_MAX = 4
+
 /**
  * @typedef {import('./mcp-json.mjs').Identity} Identity
  * @typedef {import('./mcp-json.mjs').Discovery} Discovery
@@ -15,7 +18,7 @@ import { describeError } from './text.mjs'
  * @typedef {object} SupervisorOptions
  * @property {import('./config.mjs').Settings} settings
  * @property {string} folder
- * @property {import('./lines.mjs').Lines} lines
+ * @property {Pick<import('./lines.mjs').Lines, 'add' | 'isDrained' | 'stop' | 'forgetStops'>} lines
  * @property {(text: string) => void} log
  */
 
@@ -27,6 +30,8 @@ export class Supervisor {
   #started = new Set()
   /** Identities whose fault is final until the configuration changes. @type {Set<string>} */
   #failed = new Set()
+  /** How many identities had no room at the last look. */
+  #leftOut = 0
   #isStopping = false
   /** Two identities accepted at once must not overwrite each other's record. @type {Promise<void>} */
   #recording = Promise.resolve()
@@ -49,7 +54,8 @@ export class Supervisor {
       await this.#tellFatal(discovery.problem)
       return 1
     }
-    const outcomes = await Promise.all(discovery.identities.map((identity) => this.#runOne(identity, false)))
+    const chosen = this.#choose(discovery.identities)
+    const outcomes = await Promise.all(chosen.map((identity) => this.#runOne(identity, false)))
     if (outcomes.some((outcome) => outcome.kind === 'fatal')) return 1
     return outcomes.some((outcome) => outcome.kind === 'duplicate') ? 2 : 0
   }
@@ -93,11 +99,24 @@ export class Supervisor {
     return discoverIdentities({ folder, pair: settings.pair, lookup: settings.lookup })
   }
 
+  /** The first few. @param {Identity[]} identities */
+  #choose(identities) {
+    const leftOut = Math.max(0, identities.length - IDENTITIES_MAX)
+    // Once, not at each look at the configuration.
+    if (leftOut > 0 && leftOut !== this.#leftOut) {
+      const advice = 'start a listener in another folder, or with PATCHCORD_URL and PATCHCORD_TOKEN, for them'
+      this.#options.log(`only the first ${IDENTITIES_MAX} identities are listened for, ${leftOut} left out: ${advice}`)
+    }
+    this.#leftOut = leftOut
+    return identities.slice(0, IDENTITIES_MAX)
+  }
+
   /** Starts what is new and trusted, stops what is gone. @param {Discovery} discovery */
   async #follow({ identities, isBroken }) {
     const { readOrigins } = await import('./origins.mjs')
     const trusted = await readOrigins(this.#options.settings.originsFile)
-    const wanted = new Map(identities.filter(({ origin }) => trusted.has(origin)).map((one) => [toKey(one), one]))
+    const chosen = this.#choose(identities.filter(({ origin }) => trusted.has(origin)))
+    const wanted = new Map(chosen.map((one) => [toKey(one), one]))
     for (const [key, listener] of this.#listeners) {
       // A file that is being edited may be half written; it names nobody and dismisses nobody.
       if (!wanted.has(key) && !isBroken) await listener.stop()

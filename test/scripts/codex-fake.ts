@@ -31,7 +31,8 @@ export class FakeCodex {
     this.child = spawn(program, ['-s', ...args], {
       cwd: home.project,
       stdio: ['pipe', 'ignore', 'inherit'],
-      env: { ...home.environment(), ...env },
+      // What a hook does is tested here, not whether a busy machine lets it answer in time.
+      env: { ...home.environment(), PATCHCORD_HOOK_MS: '2000', ...env },
     })
   }
 
@@ -77,6 +78,13 @@ export function readQueued(home: Home): string[] {
 export function listThreadFiles(home: Home): string[] {
   const folder = join(home.runtime, 'patchcord')
   return existsSync(folder) ? readdirSync(folder).filter((name) => name.includes('codex')) : []
+}
+
+/** How many messages are new by what the listener has written down for the hooks; null: nothing yet. */
+export function readStatusNew(home: Home): number | null {
+  const folder = join(home.runtime, 'patchcord')
+  const name = readdirSync(folder).find((one) => one.startsWith('status_') && one.endsWith('.json'))
+  return name === undefined ? null : JSON.parse(readFileSync(join(folder, name), 'utf8')).new
 }
 
 export function readListenerPid(home: Home, thread: string): number {

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict'
-import { lstatSync } from 'node:fs'
+import { lstatSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, type TestContext, test } from 'node:test'
 import { isAlive } from '../../scripts/lib/surroundings.mjs'
 import { ScriptedServer } from '../helpers/scripted-server.ts'
-import { createThreadId, FakeCodex, listThreadFiles, readListenerPid, readQueued } from './codex-fake.ts'
+import { createThreadId, FakeCodex, listThreadFiles, readListenerPid, readQueued, readStatusNew } from './codex-fake.ts'
 import { eventually, Home, pause } from './listener-process.ts'
 
 interface SetUp {
@@ -97,9 +97,14 @@ describe('the hook of Codex', { skip: process.platform !== 'linux' }, () => {
     await home.connect(server.origin)
     await codex.turn(thread, 'now')
     await connected(1)
+    const log = join(home.runtime, 'patchcord', `codex_${thread}.log`)
+    const before = readFileSync(log, 'utf8')
+    assert.match(before, /agent=/)
     process.kill(readListenerPid(home, thread), 'SIGKILL')
     await codex.turn(thread, 'again')
     await connected(2)
+    const after = readFileSync(log, 'utf8')
+    assert.ok(after.startsWith(before) && after.length > before.length, 'what the first one logged is still there')
   })
 
   test('a message that comes in mid-turn is told by the hooks; the thread is woken only if it stays unread', async (context) => {
@@ -109,7 +114,8 @@ describe('the hook of Codex', { skip: process.platform !== 'linux' }, () => {
     await connected(1)
     await codex.hook('UserPromptSubmit', thread, { prompt: 'work' })
     server.deliver('alice')
-    await pause(500)
+    // Written at most once a second; until then the hooks take the inbox for empty, and the wake after the turn is what tells.
+    await eventually(() => readStatusNew(home) === 1)
     const blocked = JSON.parse(await codex.hook('Stop', thread, { stop_hook_active: false }))
     assert.deepEqual(Object.keys(blocked).sort(), ['decision', 'reason'])
     assert.equal(blocked.decision, 'block')

@@ -19,11 +19,13 @@ function setUp(context: TestContext, times: Partial<typeof WAKER_TIMES> = {}) {
   const facts = { isBusy: false, unread: null as number | null, refusals: 0, turnAt: 0 }
   const lines: string[] = []
   const told: string[] = []
+  const attempts = { count: 0 }
   const waker = new CodexWaker({
     isBusy: () => facts.isBusy,
     getTurnAt: () => facts.turnAt,
     countNew: async () => facts.unread,
     queue: async (text) => {
+      attempts.count++
       if (facts.refusals-- > 0) throw new Error('no such thread')
       lines.push(text)
     },
@@ -36,7 +38,7 @@ function setUp(context: TestContext, times: Partial<typeof WAKER_TIMES> = {}) {
     const id = `m${++number}`
     waker.add(kind, from, () => told.push(id))
   }
-  return { facts, lines, told, waker, hear }
+  return { facts, lines, told, attempts, waker, hear }
 }
 
 test('an idle thread is woken with counts and names, and what comes together is one wake', async (context) => {
@@ -162,4 +164,13 @@ test('however many agents write, a line stays short', async (context) => {
   await eventually(() => lines.length > 0)
   assert.ok((lines[0] ?? '').length <= 200, lines[0])
   assert.match(lines[0] ?? '', /^PATCHCORD: 50 new from .* and others$/)
+})
+
+test('a wake that Codex refuses counts too, as it may have become a turn all the same', async (context) => {
+  const { facts, attempts, hear } = setUp(context, { burst: 2, refillMs: HOUR_MS })
+  facts.refusals = 1_000
+  hear()
+  await eventually(() => attempts.count >= 2)
+  await pause(300)
+  assert.equal(attempts.count, 2)
 })

@@ -50,6 +50,39 @@ test('the .mcp.json of a cloned repository gets no byte from it', async (context
   for (const one of [listener, pair]) assert.deepEqual([one.isRunning, one.stdout], [true, ''])
 })
 
+test('thousands of identities in one file are four listeners, by hand and with --auto', async (context) => {
+  const { server, home, startAuto } = await setUp(context)
+  await home.trust(server.origin)
+  const names = Array.from({ length: 3_000 }, (_, index) => `patchcord-${index}`)
+  const strange = entry('https://strange.example', TOKEN)
+  const entries = names.map((name, index) => [name, entry(`${server.origin}/${index}`, TOKEN)])
+  await home.writeMcpJson({ mcpServers: { strange, ...Object.fromEntries(entries) } })
+  const sentence = /only the first 4 identities are listened for, (\d+) left out/g
+  const auto = startAuto()
+  await auto.logged(sentence)
+  await pause(1_500)
+  assert.equal(new Set(server.requests.map(({ path }) => path.split('/')[1])).size, 4)
+  assert.deepEqual(
+    [...auto.stderr.matchAll(sentence)].map(([, left]) => left),
+    ['2996'],
+    'told once; who is not trusted takes no place',
+  )
+  assert.equal(await auto.stop(), 0)
+  server.requests.length = 0
+  const byHand = home.start()
+  await byHand.logged(sentence)
+  await pause(1_500)
+  assert.ok(
+    new Set(server.requests.map(({ path }) => path.split('/')[1])).size <= 3,
+    'the strange one is the first of the four',
+  )
+  assert.deepEqual(
+    [...byHand.stderr.matchAll(sentence)].map(([, left]) => left),
+    ['2997'],
+  )
+  await byHand.stop()
+})
+
 test('a list of origins that others could have written is not believed', {
   skip: process.platform === 'win32',
 }, async (context) => {

@@ -1,12 +1,13 @@
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
-import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { chown, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
 import { discoverIdentities, parseBase } from '../../scripts/lib/mcp-json.mjs'
 import { entry, OTHER_TOKEN, TOKEN } from './listener-process.ts'
 
+const isRoot = process.getuid?.() === 0
 const MISSING = '.mcp.json missing mcpServers.patchcord.url or Authorization'
 
 async function setUp(context: TestContext) {
@@ -102,6 +103,43 @@ test('parents count up to the repository root and no further; the nearest entry 
   )
   const bases = (await discover(deeper)).identities.map(({ base }) => base)
   assert.deepEqual(bases, ['https://near.example', 'https://second.example'])
+})
+
+test('what belongs to another user names nobody, and is no root of a repository', {
+  skip: process.platform === 'win32',
+}, async (context) => {
+  const root = await setUp(context)
+  const deep = join(root, 'repository', 'deep')
+  const mine = process.getuid?.() ?? 0
+  const file = join(root, 'repository', '.mcp.json')
+  await mkdir(join(root, 'repository', '.git'))
+  await writeFile(file, JSON.stringify({ mcpServers: { patchcord: entry('https://evil.example', TOKEN) } }))
+  const input = { pair: null, lookup: () => undefined }
+  assert.equal((await discoverIdentities({ ...input, folder: deep, uid: mine })).identities.length, 1)
+  const strange = await discoverIdentities({ ...input, folder: join(root, 'repository'), uid: mine + 1 })
+  assert.deepEqual(strange.identities, [])
+  assert.match(strange.notes.join('\n'), /\.mcp\.json belongs to another user and is left out/)
+  const above = await discoverIdentities({ ...input, folder: deep, uid: mine + 1 })
+  assert.deepEqual([above.identities, above.notes], [[], []], 'not even looked at')
+  assert.equal((await discoverIdentities({ ...input, folder: deep, uid: null })).identities.length, 1)
+})
+
+test('a repository of another user ends the way up, whoever owns the files above', {
+  skip: !isRoot,
+}, async (context) => {
+  const root = await setUp(context)
+  const repository = join(root, 'repository')
+  const deep = join(repository, 'deep')
+  await mkdir(join(root, '.git'))
+  await mkdir(join(repository, '.git'))
+  const json = JSON.stringify({ mcpServers: { patchcord: entry('https://evil.example', TOKEN) } })
+  for (const folder of [root, repository]) await writeFile(join(folder, '.mcp.json'), json)
+  assert.equal((await discover(deep)).identities.length, 1)
+  await chown(join(repository, '.git'), 12_345, 12_345)
+  assert.deepEqual((await discover(deep)).identities, [])
+  assert.equal((await discover(repository)).identities.length, 1)
+  await chown(join(repository, '.mcp.json'), 12_345, 12_345)
+  assert.deepEqual((await discover(repository)).identities, [])
 })
 
 test('variables are expanded, with defaults', async (context) => {
