@@ -226,8 +226,8 @@ describe('a server on an embedded database', () => {
   test('says how to make the first agent, and stops with its Postgres at the first of two signals', async () => {
     const program = start()
     await untilListening(program)
-    while (!program.output.stdout.includes('issue-token')) await sleep(10)
-    assert.match(program.output.stdout, /\n {2}npm run admin -- create-namespace acme\n/)
+    while (!program.output.stdout.includes('patchcord token create')) await sleep(10)
+    assert.match(program.output.stdout, /\n {2}npx patchcord namespace create acme\n/)
     // One Ctrl-C under npm is two signals.
     program.child.kill('SIGINT')
     program.child.kill('SIGINT')

@@ -175,18 +175,19 @@ function summarize(values: number[]): string {
 }
 
 function showHowToConnect(url: string, token: string, dataDir: string): void {
-  const entry = { type: 'http', url: `${url}/mcp`, headers: { Authorization: `Bearer ${token}` } }
+  const command = fileURLToPath(new URL('../../dist/plugin/cli/main.js', import.meta.url))
   say(`
-This server stays up until Ctrl-C. To talk to alice and bob from Claude Code, as agent you@${NAMESPACE},
-put this into the .mcp.json of a project (keep it out of git: it holds a token):
+This server stays up until Ctrl-C. To talk to alice and bob from Claude Code, as agent you@${NAMESPACE}, go to the folder of a
+project, run this, and paste the token:
 
-${JSON.stringify({ mcpServers: { patchcord: entry } }, null, 2)}
+  node ${command} connect --server ${url}
 
-and start the listener of that project once by hand, in its folder:
+  ${token}
 
-  node ${fileURLToPath(new URL('../subscribe.mjs', import.meta.url))}
+It says what comes next. More agents:
 
-More agents:  PATCHCORD_DATA_DIR=${dataDir} npm run admin -- create-agent NAME@${NAMESPACE}
+  PATCHCORD_DATA_DIR=${dataDir} node ${command} agent create NAME@${NAMESPACE}
+
 A server that keeps its data:  npm start`)
 }
 

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
-import { CodexScene, measureCodexWakes } from '../../test/clients/helpers/codex.ts'
+import { CodexScene, measureCodexWakes, stopCodexDaemon } from '../../test/clients/helpers/codex.ts'
 import { getClientVersion, installClients, installTools } from '../../test/clients/helpers/install.ts'
 import { isIsolated, runIsolated } from '../../test/clients/helpers/isolated.ts'
 import { callTool, type MessagesModel, type ModelRequest, react } from '../../test/clients/helpers/model.ts'
@@ -9,7 +9,8 @@ import { isEvent, Scene } from '../../test/clients/helpers/scene.ts'
 
 /**
  * `npm run bench:wake -- [--wakes 30] [--only monitor,tool,codex]`: how long an idle session takes from the answer to a send until its
- * model is asked, for each path of a wake, in the real clients. As root on Linux.
+ * model is asked, for each path of a wake, in the real clients; `window` is Codex without the daemon that it starts by itself, which is
+ * slow and only on demand. As root on Linux.
  */
 
 const SELF = fileURLToPath(import.meta.url)
@@ -23,7 +24,8 @@ const AGENT = 'backend'
 const PATHS: Record<string, { name: string; measure: (wakes: number) => Promise<number[]> }> = {
   monitor: { name: `plugin monitor (Claude Code ${getClientVersion('claude')}, interactive)`, measure: measureMonitor },
   tool: { name: `Monitor tool (Claude Code ${getClientVersion('claude')}, -p)`, measure: measureTool },
-  codex: { name: `codex queue (Codex ${getClientVersion('codex')}, interactive)`, measure: measureCodex },
+  codex: { name: `codex queue (Codex ${getClientVersion('codex')}, shared daemon)`, measure: measureDaemon },
+  window: { name: `codex queue (Codex ${getClientVersion('codex')}, --no-daemon)`, measure: measureWindow },
 }
 
 async function main(): Promise<void> {
@@ -32,7 +34,7 @@ async function main(): Promise<void> {
     args,
     options: {
       wakes: { type: 'string', default: '30' },
-      only: { type: 'string', default: Object.keys(PATHS).join(',') },
+      only: { type: 'string', default: 'monitor,tool,codex' },
     },
   })
   const wakes = Number(values.wakes)
@@ -115,10 +117,25 @@ async function measureWakes({ world }: Scene, model: MessagesModel, wakes: numbe
   return times
 }
 
-async function measureCodex(wakes: number): Promise<number[]> {
+async function measureDaemon(wakes: number): Promise<number[]> {
+  return await withCodex(async (scene) => {
+    try {
+      return await measureCodexWakes(scene, wakes, [])
+    } finally {
+      await scene.closeSessions()
+      await stopCodexDaemon(scene.home)
+    }
+  })
+}
+
+async function measureWindow(wakes: number): Promise<number[]> {
+  return await withCodex((scene) => measureCodexWakes(scene, wakes))
+}
+
+async function withCodex(work: (scene: CodexScene) => Promise<number[]>): Promise<number[]> {
   const scene = await CodexScene.open()
   try {
-    return await measureCodexWakes(scene, wakes)
+    return await work(scene)
   } finally {
     await scene.close()
   }

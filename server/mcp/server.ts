@@ -82,8 +82,9 @@ export function isLongCall(body: unknown): boolean {
 
 /** A server for one request, of either era. It knows its one caller, and nothing of it outlives the answer. */
 export function createServerFactory(deps: McpServerDeps): McpServerFactory {
-  return ({ authInfo }) => {
+  return ({ authInfo, requestInfo }) => {
     const { identity, tokenHash } = (authInfo as AuthInfo).extra as unknown as McpCaller
+    const userAgent = requestInfo?.headers.get('user-agent') ?? ''
     const server = new Server(
       { name: 'patchcord', title: 'Patchcord', version: deps.version },
       {
@@ -105,7 +106,8 @@ export function createServerFactory(deps: McpServerDeps): McpServerFactory {
           params: { progressToken: token, progress, message: tool.title },
         })
       const stop = tool.isLong && token !== undefined ? startProgress(notify, mcpReq.signal) : () => {}
-      const caller = { scope: deps.scopeFor(tokenHash), me: identity, waiters: deps.waiters, signal: mcpReq.signal }
+      const { waiters } = deps
+      const caller = { scope: deps.scopeFor(tokenHash), me: identity, waiters, userAgent, signal: mcpReq.signal }
       try {
         return await callTool(tool, params.arguments, caller, deps.log)
       } finally {

@@ -16,6 +16,8 @@ export interface Caller {
   scope: Scope
   me: Identity
   waiters: Waiters
+  /** The User-Agent, to speak of what exists there; '' where there is none. */
+  userAgent: string
   /** Aborted when the client is gone. */
   signal: AbortSignal
 }
@@ -50,6 +52,7 @@ export interface Tool<I extends z.ZodObject = z.ZodObject, O = unknown, F extend
 
 export interface View {
   me: Identity
+  userAgent: string
   nowMs: number
 }
 
@@ -73,12 +76,12 @@ export function defineTool<I extends z.ZodObject, O, F extends z.ZodObject>(tool
 
 /** One call. Whatever goes wrong is an answer that a model can read; only a PatchcordError's own text is in it. */
 export async function callTool(tool: Tool, args: unknown, caller: Caller, log: ToolLog): Promise<ToolAnswer> {
-  const { me } = caller
+  const { me, userAgent } = caller
   try {
     const answer = await tool.run(caller.scope, parseInput(tool, args), caller)
     const told = (tool.facts?.(answer) ?? answer) as Record<string, unknown>
     const facts = protect(told, createFence(), me.namespace)
-    const lines = tool.render(facts, { me, nowMs: Date.now() })
+    const lines = tool.render(facts, { me, userAgent, nowMs: Date.now() })
     return {
       content: [{ type: 'text', text: lines.join('\n') }],
       structuredContent: { summary: lines[0] ?? '', ...(compact(facts) as object) },

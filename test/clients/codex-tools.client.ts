@@ -80,6 +80,7 @@ describe('codex exec, where nobody can be asked for approval', () => {
     model.script = () => turns.shift() ?? { text: 'done' }
     const { stdout } = await runCodex(scene.options(project, EXEC))
     assert.deepEqual(listCalls(stdout), [{ tool: 'inbox', status: 'completed' }])
-    assert.match(model.requests.at(-1)?.text ?? '', /backend@acme \| /)
+    const hint = "you: not wakeable: review the plugin's hooks in /hooks"
+    assert.ok(model.requests.at(-1)?.text.includes(hint), 'says what helps in Codex')
   })
 })

@@ -1,6 +1,7 @@
 import { spawn } from 'node:child_process'
 import { readdir } from 'node:fs/promises'
 import { fileURLToPath } from 'node:url'
+import { installInspector } from './helpers/inspector.ts'
 import { installClients, installTools } from './helpers/install.ts'
 import { isIsolated, runIsolated } from './helpers/isolated.ts'
 
@@ -21,6 +22,7 @@ async function run(): Promise<void> {
   if (!isIsolated()) {
     await installTools()
     await installClients()
+    await installInspector()
     process.exitCode = await runIsolated(SELF, parts)
     return
   }

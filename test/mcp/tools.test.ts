@@ -4,7 +4,16 @@ import { encode } from 'gpt-tokenizer/encoding/o200k_base'
 import { renewLease } from '../../server/domain/presence.ts'
 import { startTestApp, type TestApp } from '../helpers/app.ts'
 import { createTestDatabase, type TestDatabase } from '../helpers/database.ts'
-import { CLIENT_KINDS, type ClientKind, connectMcp, idIn, type McpClient } from '../helpers/mcp.ts'
+import {
+  CLIENT_KINDS,
+  type ClientKind,
+  connectMcp,
+  idIn,
+  type McpClient,
+  messageIn,
+  sendRaw,
+  toolCall,
+} from '../helpers/mcp.ts'
 import { type SeededAgent, seed } from '../helpers/seed.ts'
 
 const EMPTY_TOKENS_MAX = 60
@@ -176,6 +185,26 @@ describe('the eight tools', { timeout: 120_000 }, () => {
       you: 'not wakeable',
       agents: [{ agent: 'bob', reach: 'online' }],
     })
+  })
+
+  test('who is not wakeable is told what helps in that client', async () => {
+    const { alice } = await seed(database, 'hints', ['alice'])
+    const start = async (era: 'legacy' | 'modern', userAgent: string) => {
+      const { body, headers } = toolCall(era, 1, 'inbox', {})
+      const { text } = await sendRaw(app, {
+        token: alice.token,
+        body,
+        headers: { ...headers, 'user-agent': userAgent },
+      })
+      return messageIn(text).result.structuredContent.summary.split(' | you: ')[1]
+    }
+    for (const era of ['legacy', 'modern'] as const) {
+      assert.equal(await start(era, 'codex-mcp-client/0.171.0'), "not wakeable: review the plugin's hooks in /hooks")
+      for (const other of ['claude-code/2.1.332 (cli)', 'x codex-mcp-client/0.171.0', ''])
+        assert.equal(await start(era, other), 'not wakeable: run /patchcord:subscribe', other)
+    }
+    await alice((scope) => renewLease(scope, LEASE))
+    assert.equal(await start('modern', 'codex-mcp-client/0.171.0'), 'wakeable')
   })
 
   test('a gated send shows what was not read, and the next one goes through', async () => {

@@ -31,7 +31,10 @@ const InboxFacts = Inbox.omit({ agent: true, namespace: true, new: true, again: 
 })
 type InboxFacts = z.output<typeof InboxFacts>
 
-const HINTS = { wakeable: '', 'not wakeable': ': run /patchcord:subscribe' }
+const HINT = ': run /patchcord:subscribe'
+/** Codex has no commands of plugins; its plugin's hooks start the listener, and are skipped in silence until they are trusted. */
+const HINT_CODEX = ": review the plugin's hooks in /hooks"
+const CODEX = 'codex-mcp-client/'
 
 export const inboxTool = defineTool({
   name: 'inbox',
@@ -43,10 +46,11 @@ export const inboxTool = defineTool({
   isAlwaysLoaded: true,
   run: fetchInbox,
   facts: toFacts,
-  render(facts, { me, nowMs }) {
+  render(facts, { me, userAgent, nowMs }) {
     const { counts } = facts
+    const hint = facts.you === 'wakeable' ? '' : userAgent.startsWith(CODEX) ? HINT_CODEX : HINT
     return [
-      `${me.agent}@${me.namespace} | ${counts.new} new, ${counts.open} open, ${counts.deferred} deferred | you: ${facts.you}${HINTS[facts.you]}`,
+      `${me.agent}@${me.namespace} | ${counts.new} new, ${counts.open} open, ${counts.deferred} deferred | you: ${facts.you}${hint}`,
       ...facts.messages.flatMap((message) => describeMessage(message, nowMs)),
       ...(facts.new_left ? [`${facts.new_left} more are new: the next inbox shows them`] : []),
       ...facts.notices.flatMap(({ from, thread, reply_to, content }) => [

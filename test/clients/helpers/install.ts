@@ -8,13 +8,15 @@ import { promisify } from 'node:util'
 
 const run = promisify(execFile)
 const INSTALL_MS_MAX = 10 * 60_000
+/** Less than the 2.5 s after which a hook ends whatever happens. */
+const HOOK_MS = '2000'
 
 const CLIENTS = {
   claude: { package: '@anthropic-ai/claude-code', version: '2.1.332' },
   codex: { package: '@openai/codex', version: '0.171.0' },
 } as const
 /** Programs by the Debian package that has them. */
-const TOOLS = { tmux: 'tmux', ip: 'iproute2', unshare: 'util-linux', git: 'git' } as const
+const TOOLS = { tmux: 'tmux', ip: 'iproute2', unshare: 'util-linux', mount: 'mount', git: 'git' } as const
 
 export type ClientName = keyof typeof CLIENTS
 
@@ -58,7 +60,7 @@ async function findInstalledVersion(name: string): Promise<string | null> {
   }
 }
 
-/** Makes sure of tmux, ip, unshare and git. Throws a sentence with the command to run where it may not install them itself. */
+/** Makes sure of the programs above. Throws a sentence with the command to run where it may not install them itself. */
 export async function installTools(): Promise<void> {
   const packages = await listMissingTools()
   if (packages.length === 0) return
@@ -97,8 +99,11 @@ async function findProgram(name: string): Promise<string | null> {
   return null
 }
 
-/** The environment of a client and of everything it starts: a HOME of its own and nothing of the caller's. */
+/**
+ * The environment of a client and of everything it starts: a HOME of its own and nothing of the caller's. Hooks have more time for
+ * the server than users give them, or a busy machine would decide what they say; `npm run bench:hook` holds the time itself.
+ */
 export function createClientEnvironment(home: string, more: Record<string, string> = {}): Record<string, string> {
   const path = [dirname(process.execPath), '/usr/local/bin', '/usr/bin', '/bin'].join(delimiter)
-  return { PATH: path, HOME: home, TERM: 'xterm-256color', LANG: 'C.UTF-8', ...more }
+  return { PATH: path, HOME: home, TERM: 'xterm-256color', LANG: 'C.UTF-8', PATCHCORD_HOOK_MS: HOOK_MS, ...more }
 }

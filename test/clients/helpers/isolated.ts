@@ -8,13 +8,13 @@ import { mkdir } from 'node:fs/promises'
  */
 
 const MARK = 'PATCHCORD_ISOLATED'
-/** Claude Code's sockets between sessions, and its tasks' output. */
-const PRIVATE_FOLDERS = ['/tmp/cc-socks', '/tmp/claude-0']
+/** Claude Code's sockets between sessions, and its tasks' output; the socket of Codex's shared daemon, which refuses any other mode. */
+const PRIVATE_FOLDERS = ['/tmp/cc-socks', '/tmp/claude-0', '/tmp/codex-daemon-0']
 /** The shell stays as process 1 and reaps orphans: a zombie would look like a listener that lives. */
 const INIT = `set -e
 PATH=$PATH:/usr/sbin:/sbin
 ip link set lo up
-for folder in ${PRIVATE_FOLDERS.join(' ')}; do mount -t tmpfs none "$folder"; done
+for folder in ${PRIVATE_FOLDERS.join(' ')}; do mount -t tmpfs -o mode=0700 none "$folder"; done
 set +e
 "$@"
 exit $?`
@@ -34,7 +34,7 @@ export async function runIsolated(file: string, args: string[]): Promise<number>
   if (process.platform !== 'linux' || process.getuid?.() !== 0) {
     throw new Error('the clients run in network and mount namespaces of their own: run this as root on Linux')
   }
-  for (const folder of PRIVATE_FOLDERS) await mkdir(folder, { recursive: true })
+  for (const folder of PRIVATE_FOLDERS) await mkdir(folder, { recursive: true, mode: 0o700 })
   const command = [process.execPath, ...process.execArgv, file, ...args]
   const child = spawn('unshare', [...NAMESPACES, 'bash', '-c', INIT, 'isolated', ...command], {
     stdio: 'inherit',

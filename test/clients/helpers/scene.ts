@@ -112,15 +112,15 @@ export class Scene {
     return { home: this.home, project, runtime: this.world.runtime, model, args, env }
   }
 
-  /** `patchcord connect`, as a user of the clone does it; what it says. */
+  /** `patchcord connect`, as a user does it; what it says. */
   async connect(project: string, agent: string, options: string[] = []): Promise<string> {
     const args = ['connect', '--server', this.world.url, '--token-stdin', ...options]
     return await this.runPatchcord(project, args, this.world.token(agent))
   }
 
-  /** The command itself, built in the clone that the plugin is installed from. */
+  /** The command itself, from another clone than the plugin is read from: where that lies, only the client's own files say. */
   async runPatchcord(project: string, args: string[], input = ''): Promise<string> {
-    this.#command ??= buildCommand(this.copy)
+    this.#command ??= copyPlugin(join(this.world.folder, 'clone')).then(buildCommand)
     const env = createClientEnvironment(this.home, { XDG_RUNTIME_DIR: this.world.runtime })
     const options = { cwd: project, env, timeout: COMMAND_MS_MAX }
     const running = promisify(execFile)(process.execPath, [await this.#command, ...args], options)
