@@ -42,6 +42,8 @@ export interface RealtimeTimes {
   sweepMs: number
   /** How often the table is read for subscriptions to its changes, beside each wake. */
   changesPollMs: number
+  /** A join is answered by then, also where the database has not yet said that its changes are subscribed to. */
+  joinWaitMs: number
   /** When a subscription is tried again for which the database did not answer. */
   subscribeRetryMs: number
   /** What may wait in a socket that its reader does not drain. Beyond it the socket is dropped; the inbox has it all. */
@@ -254,7 +256,8 @@ export class Connection implements HubConnection, ChannelConnection {
     const subscription = new Subscription(postgresChanges, channel, this.#context)
     channel.subscription = subscription
     try {
-      await (waitMs === null ? subscription.start(channel.claims) : subscription.startWithin(waitMs, channel.claims))
+      if (waitMs !== null) await subscription.startWithin(waitMs, channel.claims)
+      else await Promise.race([subscription.start(channel.claims), this.#sleep(this.#context.times.joinWaitMs)])
     } catch (error) {
       this.#detach(channel)
       throw error
@@ -273,6 +276,10 @@ export class Connection implements HubConnection, ChannelConnection {
       if (!(error instanceof PatchcordError)) throw error
       throw new Refusal('UnableToConnectToProject: Realtime was unable to connect to the project database')
     }
+  }
+
+  #sleep(ms: number): Promise<void> {
+    return new Promise((resolve) => this.#context.later(ms, resolve))
   }
 
   #detach(channel: Channel): void {

@@ -29,6 +29,7 @@ const TIMES: RealtimeTimes = {
   noChannelMs: 600_000,
   sweepMs: 250,
   changesPollMs: 500,
+  joinWaitMs: 3_000,
   subscribeRetryMs: 5_000,
   bufferedBytesMax: 256 * 1024,
 }

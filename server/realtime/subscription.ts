@@ -83,7 +83,8 @@ export class Subscription {
     const generation = ++this.#generation
     const deadline = performance.now() + waitMs
     while (generation === this.#generation) {
-      const refusal = await this.#subscribe(claims, generation).catch((error) => this.#report(error))
+      const attempt = this.#subscribe(claims, generation).catch((error) => this.#report(error))
+      const refusal = await Promise.race([attempt, this.#sleep(deadline - performance.now())])
       if (refusal === null) return this.#say(null)
       if (refusal !== undefined) throw new Refusal(`RealtimeDisabledForConfiguration: ${refusal}`)
       const leftMs = deadline - performance.now()
@@ -91,9 +92,12 @@ export class Subscription {
         const reason = `Timed out after ${waitMs}ms waiting for the postgres_changes subscription`
         throw new Refusal(`PostgresChangesSubscribeTimeout: ${reason}`)
       }
-      const delayMs = Math.min(leftMs, WAITING_RETRY_MS)
-      await new Promise<void>((resolve) => this.#context.later(delayMs, resolve))
+      await this.#sleep(Math.min(leftMs, WAITING_RETRY_MS))
     }
+  }
+
+  #sleep(ms: number): Promise<void> {
+    return new Promise((resolve) => this.#context.later(ms, resolve))
   }
 
   stop(): void {

@@ -20,7 +20,7 @@ const SUBSCRIBED =
 function troubled(source: RealtimeSource, { lateMs = 0, isAway = () => false }): RealtimeSource {
   const pass = async <T>(work: () => Promise<T>): Promise<T> => {
     if (isAway()) throw new PatchcordError('unavailable', 'away')
-    await sleep(lateMs)
+    await sleep(lateMs, undefined, { ref: false })
     return await work()
   }
   return {
@@ -135,6 +135,23 @@ describe('a join with changes of the table', () => {
         }
       },
       { source: troubled(createRealtimeSource(database.api), { isAway: () => true }) },
+    ))
+
+  test('while the database gives no answer, joins are answered in their time, and what comes behind them too', () =>
+    withWorld(
+      database,
+      async ({ endpoint, bob }) => {
+        const client = await endpoint.open()
+        const options = { postgres_changes_options: { wait: true, timeout: 300 } }
+        client.send(await joinFrame(endpoint, bob, options))
+        assert.match(await client.next(), /"reason":"PostgresChangesSubscribeTimeout: Timed out after 300ms/)
+        client.send({ ...(await joinFrame(endpoint, bob, {})), ref: '2', join_ref: '2' })
+        client.send({ topic: 'phoenix', event: 'heartbeat', payload: {}, ref: 'alive' })
+        assert.match(await client.next(), /"ref":"2".*"status":"ok"/)
+        assert.match(await client.next(), /"ref":"alive","event":"phx_reply","topic":"phoenix"/)
+        client.close()
+      },
+      { source: troubled(createRealtimeSource(database.api), { lateMs: 60_000 }), times: { joinWaitMs: 300 } },
     ))
 })
 
