@@ -121,15 +121,17 @@ test('four times the message takes about four times as long, not sixteen times',
     const bytes = frameMessage(length, 4 * 1024, opcode, 0x61)
     const runs = Array.from({ length: 5 }, () => {
       const parser = new FrameParser()
-      const started = performance.now()
+      const started = process.cpuUsage()
       for (let at = 0; at < bytes.length; at += 4 * 1024) parser.push(bytes.subarray(at, at + 4 * 1024))
-      return performance.now() - started
+      const { user, system } = process.cpuUsage(started)
+      return user + system
     })
     return Math.min(...runs)
   }
   for (const opcode of [OPCODE.text, OPCODE.binary]) {
     measure(MIB, opcode)
-    const ratio = measure(16 * MIB, opcode) / measure(4 * MIB, opcode)
+    // What else the process does, such as collecting garbage, can only add to one of the two: the best of several counts.
+    const ratio = Math.min(...Array.from({ length: 4 }, () => measure(16 * MIB, opcode) / measure(4 * MIB, opcode)))
     assert.ok(ratio < 10, `16 MiB took ${ratio.toFixed(1)} times as long as 4 MiB`)
   }
 })
