@@ -1,5 +1,6 @@
 import { callApi } from '../lib/api.ts'
 import { EXIT } from '../lib/errors.ts'
+import { cleanLabel } from '../lib/frame.ts'
 import { AS_OPTION, findServer } from '../lib/identity.ts'
 import { describeMessage, getNamespace, type Message, protect } from '../lib/show.ts'
 import { textOption, type Verb } from '../lib/verb.ts'
@@ -40,7 +41,7 @@ still new: patchcord inbox does.
       [
         ...(messages.length === 0 ? ['Nothing there.'] : []),
         ...messages.flatMap((message) => describeMessage(message, namespace, output.frame)),
-        ...(isMore ? [`More: --offset ${answer.next_offset}`] : []),
+        ...(isMore ? [`More: --offset ${cleanLabel(answer.next_offset, 20)}`] : []),
       ],
       protect(answer, namespace, output),
     )

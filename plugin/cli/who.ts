@@ -32,7 +32,7 @@ The agents of your namespace and what is known of their reach.
       path,
     )
     const { agents, namespace, offline_left_out: left } = answer
-    const rest = left > 0 ? [`${left} offline: patchcord who --all`] : []
+    const rest = left > 0 ? [`${cleanLabel(left, 20)} offline: patchcord who --all`] : []
     output.print(
       [`${cleanLabel(namespace)}:`, ...agents.map(describeAgent), ...rest],
       protect(answer, namespace, output),

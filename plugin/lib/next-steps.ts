@@ -50,11 +50,6 @@ export interface Written {
 /** What could hurt, and what to do about it. */
 export async function describeWarnings({ file, next, git, isLiteral }: Written): Promise<string[]> {
   const warnings: string[] = []
-  if (isLiteral && git.isTracked === true) {
-    warnings.push(
-      `Careful: git tracks ${file}, so the next commit would hold the token. Use --env NAME, or: git rm --cached .mcp.json`,
-    )
-  }
   if (isLiteral && git.isRepository && git.isTracked === null) {
     warnings.push(`git could not be asked whether it tracks ${file}: do not commit it, it holds the token.`)
   }

@@ -40,7 +40,7 @@ const STATES = /** @type {const} */ ({
 /** @param {Event} event */
 export async function noteEvent({ input, settings, isContinued = false }) {
   const { session_id: thread, cwd: folder, hook_event_name: name } = input
-  // The threads of subagents are not the person's.
+  // A thread that another thread has started is not the person's.
   if (typeof input.agent_id === 'string') return
   if (!isThreadId(thread) || typeof folder !== 'string' || !isKnown(name) || !settings.isListening) return
   const runtime = prepareRuntimeFolder(settings.runtimeFolders)

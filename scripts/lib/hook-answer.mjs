@@ -50,7 +50,7 @@ const EVENTS = {
 export async function answerHook({ input, client: name, settings }) {
   const event = String(input.hook_event_name)
   const handle = Object.hasOwn(EVENTS, event) ? EVENTS[event] : undefined
-  // A subagent works for the session, which is told itself.
+  // What a session has started works for it, and the session is told itself.
   if (handle === undefined || typeof input.agent_id === 'string') return null
   const client = toLabel(name)
   const { identities, isUntrusted } = await findIdentities(input, settings)

@@ -79,7 +79,7 @@ describe('after a tool', { concurrency: 4 }, () => {
     assert.match(many.text, /^Patchcord: 9 new .*, from agent0, agent1, agent2, agent3, agent4 and others\. /)
   })
 
-  test('of several tools at once one tells, and a subagent is told nothing', async (context) => {
+  test('of several tools at once one tells, and what the session has started is told nothing', async (context) => {
     const { server, home } = await setUp(context)
     server.deliver('alice')
     assertSilent(await runHook(home, event('PostToolUse', { agent_id: 'sub-1' })))
