@@ -1,10 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { isRecord } from '../../scripts/lib/text.mjs'
-import { callApi, type Server } from './api.ts'
+import { callApi, exitOf, type Server } from './api.ts'
 import { CommandError, usageError } from './errors.ts'
 import { cleanLabel } from './frame.ts'
 import type { Message } from './show.ts'
 import { callMcp, RpcError } from './upstream.ts'
+import { toOurWords } from './wording.ts'
 
 /** One call's share of a wait: short enough that a proxy lets it live. */
 const SLICE_SECONDS = 50
@@ -103,7 +104,7 @@ function toCommandError({ _meta: meta, content }: Record<string, unknown>): Comm
   const [first] = Array.isArray(content) ? content : []
   const message =
     typeof error.message === 'string' ? error.message : String(isRecord(first) ? first.text : 'The wait failed.')
-  return new CommandError(typeof error.code === 'string' ? error.code : 'internal', message, {
-    hint: typeof error.hint === 'string' ? error.hint : undefined,
-  })
+  const code = typeof error.code === 'string' ? error.code : 'internal'
+  const said = toOurWords(code, { message, hint: typeof error.hint === 'string' ? error.hint : undefined })
+  return new CommandError(code, said.message, { hint: said.hint, exit: exitOf(code) })
 }
