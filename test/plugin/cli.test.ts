@@ -254,6 +254,9 @@ describe('the command line', () => {
       assert.equal(JSON.parse(stdout).error.code, 'token_revoked')
       assert.ok(!`${stdout}${stderr}`.includes(token))
     }
+    const watched = await machine.run(['watch'], { env: { PATCHCORD_URL: app.url, PATCHCORD_TOKEN: token } })
+    assert.equal(watched.code, 4, watched.stderr)
+    assert.equal(watched.stdout, 'PATCHCORD: stopped: token rejected (HTTP 403), check .mcp.json\n')
   })
 
   test('several identities in .mcp.json are told apart with --as', async () => {
