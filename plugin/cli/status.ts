@@ -3,7 +3,7 @@ import { EXIT } from '../lib/errors.ts'
 import { cleanLabel } from '../lib/frame.ts'
 import { AS_OPTION, findServer } from '../lib/identity.ts'
 import { parseMessageId } from '../lib/message-id.ts'
-import { describeAge, protect } from '../lib/show.ts'
+import { describeAge, describeTime, protect } from '../lib/show.ts'
 import type { Verb } from '../lib/verb.ts'
 
 interface Status {
@@ -25,8 +25,8 @@ How far a message got with each recipient, each step with its time.`,
     const status = await callApi<Status>(await findServer(invocation), 'GET', path)
     const thread = status.thread === null ? '' : `, thread ${status.thread}`
     const lines = status.recipients.flatMap(({ agent, state, held_until: heldUntil, steps }) => [
-      `  ${cleanLabel(agent)}: ${cleanLabel(state)}${heldUntil ? `, held until ${cleanLabel(heldUntil)}` : ''}`,
-      ...steps.map(({ step, at }) => `    ${cleanLabel(step)} ${cleanLabel(at)} (${describeAge(at)})`),
+      `  ${cleanLabel(agent)}: ${cleanLabel(state)}${heldUntil ? `, held until ${describeTime(heldUntil)}` : ''}`,
+      ...steps.map(({ step, at }) => `    ${cleanLabel(step)} ${describeTime(at)} (${describeAge(at)})`),
     ])
     const { output } = invocation
     output.print(
