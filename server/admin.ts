@@ -219,7 +219,7 @@ function table<Row extends object>(rows: readonly Row[], columns: readonly (keyo
 }
 
 function notMigrated(): StartError {
-  return new StartError('The database is not migrated: run migrate first.')
+  return new StartError('The database is not migrated: npm run admin -- migrate does it.')
 }
 
 function parseCommand(args: string[]) {

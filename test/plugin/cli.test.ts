@@ -263,6 +263,7 @@ describe('the command line', () => {
       })
       assert.equal(code, 4, stdout)
       assert.equal(JSON.parse(stdout).error.code, 'token_revoked')
+      assert.equal(JSON.parse(stdout).error.hint, 'Ask for a new one, then: patchcord connect --server URL.')
       assert.ok(!`${stdout}${stderr}`.includes(token))
     }
     const watched = await machine.run(['watch'], { env: { PATCHCORD_URL: app.url, PATCHCORD_TOKEN: token } })
