@@ -69,7 +69,7 @@ async function nameWhoIsHere(server: Server, thrown: unknown): Promise<unknown> 
   const left = names.length - NAMES_MAX
   const rest = left > 0 ? ` and ${left} more: patchcord who --all` : ''
   const { code, message, exit, details } = thrown
-  const hint = `Here are ${names.slice(0, NAMES_MAX).join(', ')}${rest}.`
+  const hint = `Agents here: ${names.slice(0, NAMES_MAX).join(', ')}${rest}.`
   return new CommandError(code, message, { hint, exit, details, cause: thrown })
 }
 

@@ -111,10 +111,10 @@ describe('what the command says', () => {
     assert.equal(code, 1)
     assert.equal(
       stderr,
-      'patchcord: Unknown agent "anchor". Nothing was stored. Here are bow, compass, harbour, keel, mast, rudder, signal, stern.\n',
+      'patchcord: Unknown agent "anchor". Nothing was stored. Agents here: bow, compass, harbour, keel, mast, rudder, signal, stern.\n',
     )
     await createAgent(database.admin, { namespace: 'fleet', name: 'wheel' })
-    assert.match((await send('anchor')).stderr, / Here are bow, .*, stern and 1 more: patchcord who --all\.\n$/)
+    assert.match((await send('anchor')).stderr, / Agents here: bow, .*, stern and 1 more: patchcord who --all\.\n$/)
   })
 
   test('a mistake in an option is one line', async () => {
