@@ -65,7 +65,7 @@ const VERBS: Record<string, { arguments: readonly string[]; run: Verb }> = {
     arguments: [],
     async run({ sql }) {
       const namespaces = await listNamespaces(sql)
-      return { lines: table(namespaces, ['name', 'agents', 'created_at']), json: namespaces }
+      return listed(namespaces, ['name', 'agents', 'created_at'])
     },
   },
   'rename-namespace': {
@@ -87,7 +87,7 @@ const VERBS: Record<string, { arguments: readonly string[]; run: Verb }> = {
     arguments: ['NAMESPACE'],
     async run({ sql }, _options, namespace) {
       const agents = await listAllAgents(sql, { namespace })
-      return { lines: table(agents, ['name', 'tokens', 'created_at', 'last_used_at']), json: agents }
+      return listed(agents, ['name', 'tokens', 'created_at', 'last_used_at'])
     },
   },
   'rename-agent': {
@@ -104,8 +104,7 @@ const VERBS: Record<string, { arguments: readonly string[]; run: Verb }> = {
     arguments: ['NAMESPACE'],
     async run({ sql }, _options, namespace) {
       const tokens = await listTokens(sql, { namespace })
-      const columns = ['id', 'agent', 'label', 'created_at', 'expires_at', 'revoked_at', 'last_used_at'] as const
-      return { lines: table(tokens, columns), json: tokens }
+      return listed(tokens, ['id', 'agent', 'label', 'created_at', 'expires_at', 'revoked_at', 'last_used_at'])
     },
   },
   'rotate-token': { arguments: ['ID'], run: runRotateToken },
@@ -191,6 +190,22 @@ function parseDuration(text: string): number {
   throw new StartError('--expires-in takes a number and s, m, h or d, such as 30d.')
 }
 
+/** Rows for people and for programs, with every time in ISO 8601 and UTC, whatever the database is set to. */
+function listed<Row extends object>(rows: readonly Row[], columns: readonly (keyof Row & string)[]): Answer {
+  const told = rows.map((row) => {
+    const cells = Object.entries(row).map(([name, value]) => [name, name.endsWith('_at') ? toIsoTime(value) : value])
+    return Object.fromEntries(cells) as Row
+  })
+  return { lines: table(told, columns), json: told }
+}
+
+/** `2026-11-29 19:42:14.026848+00` as Postgres says it → `2026-11-29T19:42:14.026Z`. */
+function toIsoTime(value: unknown): unknown {
+  if (typeof value !== 'string') return value
+  const time = new Date(value.replace(' ', 'T').replace(/([+-]\d\d)$/, '$1:00'))
+  return Number.isNaN(time.getTime()) ? value : time.toISOString()
+}
+
 function table<Row extends object>(rows: readonly Row[], columns: readonly (keyof Row & string)[]): string[] {
   const cells = rows.map((row) => columns.map((column) => String(row[column] ?? '-')))
   const all = [[...columns], ...cells]
@@ -204,7 +219,7 @@ function table<Row extends object>(rows: readonly Row[], columns: readonly (keyo
 }
 
 function notMigrated(): StartError {
-  return new StartError('The database is not migrated: run migrate first.')
+  return new StartError('The database is not migrated: npm run admin -- migrate does it.')
 }
 
 function parseCommand(args: string[]) {

@@ -10,7 +10,7 @@ import { type Entry, type Planned, planEntry, planRules, readEntry } from '../li
 import { CommandError, EXIT, usageError } from '../lib/errors.ts'
 import { readBytes } from '../lib/files.ts'
 import { cleanLabel } from '../lib/frame.ts'
-import { askGit } from '../lib/git.ts'
+import { askGit, NOT_ASKED } from '../lib/git.ts'
 import { nameOf } from '../lib/identity.ts'
 import { repeatWhenChanged } from '../lib/journal.ts'
 import { describeNextSteps, describeWarnings } from '../lib/next-steps.ts'
@@ -163,7 +163,8 @@ async function planAndWrite(invocation: Invocation, wanted: Wanted, connections:
   const before = await connections.readWithout(folder, file)
   if (options.replace !== true) await checkExisting(invocation, connections, wanted, readEntry(file, before))
   const entry = planEntry(file, before, wanted.entry)
-  const git = await askGit(file, environment.forChild())
+  // What holds no secret may go into any commit.
+  const git = wanted.isLiteral ? await askGit(file, environment.forChild()) : NOT_ASKED
   const ignore = wanted.isLiteral ? await planIgnoring(connections, { folder, file, git }) : null
   const rules = options.allow === true ? await planAllowing(connections, invocation) : null
   const plans = [ignore, rules, entry].filter((plan): plan is Planned => plan !== null)

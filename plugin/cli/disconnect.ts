@@ -1,5 +1,7 @@
-import { Connections } from '../lib/connections.ts'
+import { type Connection, Connections } from '../lib/connections.ts'
+import { describeUndo } from '../lib/edits.ts'
 import { CommandError, EXIT } from '../lib/errors.ts'
+import { readBytes } from '../lib/files.ts'
 import { nameOf } from '../lib/identity.ts'
 import { repeatWhenChanged } from '../lib/journal.ts'
 import type { Verb } from '../lib/verb.ts'
@@ -13,22 +15,28 @@ The token stays valid: patchcord token revoke ID ends it.`,
   async run({ environment, folder, output }) {
     const { configFolder, settings } = environment
     const places = { configFolder, trustFile: settings.trustFile, note: output.note }
-    const { connection, files } = await Connections.use(places, async (connections) => {
+    const { connection, done } = await Connections.use(places, async (connections) => {
       const found = connections.find(folder)
-      if (found !== null)
-        return { connection: found, files: await repeatWhenChanged(() => connections.disconnect(found)) }
+      if (found !== null) return { connection: found, done: await repeatWhenChanged(() => undo(connections, found)) }
       throw new CommandError('not_connected', `patchcord connect has written nothing in ${folder}.`, {
         hint: 'An entry that was written by hand is removed by hand, from .mcp.json.',
       })
     })
     const { agent, namespace, origin } = connection
-    output.print(
-      [
-        `Disconnected from ${nameOf(connection)} at ${origin}.`,
-        ...files.map(({ file, isGone }) => `  ${isGone ? 'removed' : 'put back'} ${file}`),
-      ],
-      { agent, namespace, origin, files: files.map(({ file }) => file) },
-    )
+    output.print([`Disconnected from ${nameOf(connection)} at ${origin}.`, ...done.map((line) => `  ${line}`)], {
+      agent,
+      namespace,
+      origin,
+      files: connection.edits.map(({ file }) => file),
+    })
     return EXIT.ok
   },
+}
+
+/** A line for each file, by what it holds just before it is undone. */
+async function undo(connections: Connections, connection: Connection): Promise<string[]> {
+  const { edits } = connection
+  const lines = await Promise.all(edits.map(async (edit) => describeUndo(edit, await readBytes(edit.file))))
+  await connections.disconnect(connection)
+  return lines
 }

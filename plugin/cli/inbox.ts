@@ -2,6 +2,7 @@ import { callApi } from '../lib/api.ts'
 import { EXIT } from '../lib/errors.ts'
 import { cleanLabel } from '../lib/frame.ts'
 import { AS_OPTION, findServer } from '../lib/identity.ts'
+import { parseMessageId } from '../lib/message-id.ts'
 import type { Output } from '../lib/output.ts'
 import { describeMessage, describeTraits, type Message, protect } from '../lib/show.ts'
 import { textOption, type Verb } from '../lib/verb.ts'
@@ -39,7 +40,7 @@ Shows new messages in full (they become open), open and deferred ones in a line 
     const { options, output } = invocation
     const done = textOption(options, 'done')
       ?.split(',')
-      .map((id) => id.trim())
+      .map((id) => parseMessageId(id.trim()))
     const body = { ...(done === undefined ? {} : { done }), ...(options.all === true ? { all_agents: true } : {}) }
     const inbox = await callApi<Inbox>(await findServer(invocation), 'POST', '/api/inbox/fetch', { body })
     output.print(describeInbox(inbox, output), protect(inbox, inbox.namespace, output))
@@ -57,7 +58,7 @@ function describeInbox(inbox: Inbox, { frame }: Output): string[] {
   return [
     `${cleanLabel(inbox.agent)}@${cleanLabel(namespace)} | ${cleanLabel(counts.new)} new, ${cleanLabel(counts.open)} open, ${cleanLabel(counts.deferred)} deferred | you: ${you}`,
     ...[...inbox.new, ...inbox.again].flatMap((message) => describeMessage(message, namespace, frame)),
-    ...(inbox.new_left > 0 ? [`${cleanLabel(inbox.new_left)} more are new: the next inbox shows them`] : []),
+    ...(inbox.new_left > 0 ? [`${cleanLabel(inbox.new_left)} more are new: patchcord inbox shows them`] : []),
     ...inbox.notices.flatMap((notice) => describeNotice(notice, inbox, frame)),
     ...describeLines('open', inbox.open, inbox.open_left, inbox, frame),
     ...describeLines('deferred', inbox.deferred, inbox.deferred_left, inbox, frame),

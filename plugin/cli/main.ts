@@ -94,7 +94,7 @@ function parse(verb: Verb, args: string[]) {
   try {
     return parseArgs({ args, allowPositionals: true, options: { ...COMMON, ...verb.options } })
   } catch (error) {
-    const [sentence = ''] = (error as Error).message.split('. ')
+    const [sentence = ''] = (error as Error).message.split(/\.\s/)
     throw usageError(`${sentence.replace(/\.$/, '')}.`, `Usage: ${verb.help.split('\n', 1)[0]}`)
   }
 }

@@ -2,6 +2,7 @@ import { callApi } from '../lib/api.ts'
 import { EXIT } from '../lib/errors.ts'
 import { cleanLabel } from '../lib/frame.ts'
 import { AS_OPTION, findServer } from '../lib/identity.ts'
+import { parseMessageId } from '../lib/message-id.ts'
 import { describeMessage, getNamespace, type Message, protect } from '../lib/show.ts'
 import { textOption, type Verb } from '../lib/verb.ts'
 
@@ -29,8 +30,8 @@ still new: patchcord inbox does.
       const value = textOption(options, name)
       if (value !== undefined) query.set(name, value)
     }
+    const path = id === undefined ? '/api/messages' : `/api/messages/${parseMessageId(id)}`
     const server = await findServer(invocation)
-    const path = id === undefined ? '/api/messages' : `/api/messages/${encodeURIComponent(id)}`
     const [answer, namespace] = await Promise.all([
       callApi<Message & { messages?: Message[]; next_offset: number | null }>(server, 'GET', `${path}?${query}`),
       getNamespace(server),

@@ -3,6 +3,7 @@ import { readContent } from '../lib/content.ts'
 import { EXIT } from '../lib/errors.ts'
 import { cleanLabel } from '../lib/frame.ts'
 import { AS_OPTION, findServer } from '../lib/identity.ts'
+import { parseMessageId } from '../lib/message-id.ts'
 import { describeSent, type Sent } from '../lib/show.ts'
 import { textOption, type Verb } from '../lib/verb.ts'
 
@@ -24,6 +25,7 @@ Answers a received message in its thread, which settles it (- reads the text fro
   async run(invocation) {
     const { options, output } = invocation
     const [id = '', text] = invocation.arguments
+    const path = `/api/messages/${parseMessageId(id)}/reply`
     const isSilent = text === undefined && (options.defer === true || options.resolve === true)
     const key = textOption(options, 'idempotency-key')
     const body = {
@@ -33,7 +35,6 @@ Answers a received message in its thread, which settles it (- reads the text fro
       ...(key === undefined ? {} : { idempotency_key: key }),
     }
     const server = await findServer(invocation)
-    const path = `/api/messages/${encodeURIComponent(id)}/reply`
     const reply = await callApi<{ message_id: string; state: string; sent: Sent | null }>(server, 'POST', path, {
       body,
     })

@@ -2,7 +2,8 @@ import { callApi } from '../lib/api.ts'
 import { EXIT } from '../lib/errors.ts'
 import { cleanLabel } from '../lib/frame.ts'
 import { AS_OPTION, findServer } from '../lib/identity.ts'
-import { describeAge, protect } from '../lib/show.ts'
+import { parseMessageId } from '../lib/message-id.ts'
+import { describeAge, describeTime, protect } from '../lib/show.ts'
 import type { Verb } from '../lib/verb.ts'
 
 interface Status {
@@ -20,12 +21,12 @@ How far a message got with each recipient, each step with its time.`,
   arity: [1, 1],
   async run(invocation) {
     const [id = ''] = invocation.arguments
-    const path = `/api/messages/${encodeURIComponent(id)}/status`
+    const path = `/api/messages/${parseMessageId(id)}/status`
     const status = await callApi<Status>(await findServer(invocation), 'GET', path)
     const thread = status.thread === null ? '' : `, thread ${status.thread}`
     const lines = status.recipients.flatMap(({ agent, state, held_until: heldUntil, steps }) => [
-      `  ${cleanLabel(agent)}: ${cleanLabel(state)}${heldUntil ? `, held until ${cleanLabel(heldUntil)}` : ''}`,
-      ...steps.map(({ step, at }) => `    ${cleanLabel(step)} ${cleanLabel(at)} (${describeAge(at)})`),
+      `  ${cleanLabel(agent)}: ${cleanLabel(state)}${heldUntil ? `, held until ${describeTime(heldUntil)}` : ''}`,
+      ...steps.map(({ step, at }) => `    ${cleanLabel(step)} ${describeTime(at)} (${describeAge(at)})`),
     ])
     const { output } = invocation
     output.print(

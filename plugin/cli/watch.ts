@@ -1,4 +1,6 @@
 import { createInterface } from 'node:readline'
+import { getWhoami, type Server } from '../lib/api.ts'
+import { CommandError, EXIT } from '../lib/errors.ts'
 import { AS_OPTION, findServer } from '../lib/identity.ts'
 import type { Output } from '../lib/output.ts'
 import { findProgram, startProgram, waitForEnd } from '../lib/programs.ts'
@@ -13,13 +15,22 @@ runs, this agent is wakeable. With --json each line is a document of its own. Ex
   arity: [0, 0],
   async run(invocation) {
     const { environment, output } = invocation
-    const { base, token } = await findServer(invocation)
-    const env = environment.forChild({ PATCHCORD_URL: base, PATCHCORD_TOKEN: token })
+    const server = await findServer(invocation)
+    const env = environment.forChild({ PATCHCORD_URL: server.base, PATCHCORD_TOKEN: server.token })
     const stdout = output.isJson ? 'pipe' : 'inherit'
     const child = startProgram(findProgram('scripts/subscribe.mjs'), [], env, ['ignore', stdout, 'inherit'])
     if (child.stdout) createInterface({ input: child.stdout }).on('line', (line) => printJson(output, line))
-    return await waitForEnd(child)
+    const code = await waitForEnd(child)
+    return code === EXIT.error && (await isRefused(server)) ? EXIT.notAuthorised : code
   },
+}
+
+/** The listener has told why it stopped; its exit code does not tell a refused token from anything else. */
+async function isRefused(server: Server): Promise<boolean> {
+  return await getWhoami(server).then(
+    () => false,
+    (error) => error instanceof CommandError && error.exit === EXIT.notAuthorised,
+  )
 }
 
 function printJson(output: Output, line: string): void {

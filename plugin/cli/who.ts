@@ -15,12 +15,21 @@ interface Agent {
   is_you: boolean
 }
 
+/** What each reach means; the words are the server's. */
+const REACHES = {
+  wakeable: 'its listener runs, so a message wakes it at once',
+  online: 'seen in the last 3 minutes, without a listener: it finds a message when it looks',
+  offline: 'not seen in the last 3 minutes: a message waits in its inbox',
+}
+
 export const verb: Verb = {
   help: `patchcord who [--all]
 
 The agents of your namespace and what is known of their reach.
 
-  --all  offline agents too`,
+  --all  offline agents too
+
+${describeReaches(Object.keys(REACHES), '  ').join('\n')}`,
   options: { ...AS_OPTION, all: { type: 'boolean' } },
   arity: [0, 0],
   async run(invocation) {
@@ -34,11 +43,23 @@ The agents of your namespace and what is known of their reach.
     const { agents, namespace, offline_left_out: left } = answer
     const rest = left > 0 ? [`${cleanLabel(left, 20)} offline: patchcord who --all`] : []
     output.print(
-      [`${cleanLabel(namespace)}:`, ...agents.map(describeAgent), ...rest],
+      [
+        `${cleanLabel(namespace)}:`,
+        ...agents.map(describeAgent),
+        ...rest,
+        '',
+        ...describeReaches(agents.map(({ reach }) => reach)),
+      ],
       protect(answer, namespace, output),
     )
     return EXIT.ok
   },
+}
+
+/** Those of `shown`, each once. */
+function describeReaches(shown: string[], indent = ''): string[] {
+  const entries = Object.entries(REACHES).filter(([reach]) => shown.includes(reach))
+  return entries.map(([reach, meaning]) => `${indent}${reach}: ${meaning}`)
 }
 
 function describeAgent({ agent, reach, state, client, machine, last_seen_at: seenAt, is_you: isYou }: Agent): string {

@@ -1,6 +1,7 @@
 import { isRecord } from '../../scripts/lib/text.mjs'
 import { CommandError, EXIT } from './errors.ts'
 import { cleanLabel } from './frame.ts'
+import { toOurWords } from './wording.ts'
 
 const TIMEOUT_MS = 15_000
 /** Far above the largest answer there is, an inbox in full. */
@@ -103,12 +104,21 @@ function toCommandError(server: Server, response: Response, json: Record<string,
   }
   const retryAfter = response.headers.get('retry-after')
   const retry = retryAfter !== null && /^\d{1,6}$/.test(retryAfter) ? [`Try again in ${retryAfter} s.`] : []
-  const hint = [...(typeof error.hint === 'string' ? [cleanLabel(error.hint, 500)] : []), ...retry].join(' ')
-  return new CommandError(cleanLabel(error.code, 40), cleanLabel(error.message, 500), {
+  const said = toOurWords(error.code, {
+    message: cleanLabel(error.message, 500),
+    hint: typeof error.hint === 'string' ? cleanLabel(error.hint, 500) : undefined,
+  })
+  const hint = [...(said.hint === undefined ? [] : [said.hint]), ...retry].join(' ')
+  return new CommandError(cleanLabel(error.code, 40), said.message, {
     hint: hint === '' ? undefined : hint,
-    exit: NOT_AUTHORISED.has(error.code) ? EXIT.notAuthorised : EXIT.error,
+    exit: exitOf(error.code),
     details: isRecord(error.details) ? error.details : undefined,
   })
+}
+
+/** The exit code of a refusal. */
+export function exitOf(code: string): number {
+  return NOT_AUTHORISED.has(code) ? EXIT.notAuthorised : EXIT.error
 }
 
 export interface Whoami {

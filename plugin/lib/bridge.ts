@@ -13,10 +13,13 @@ import {
 } from '@modelcontextprotocol/sdk/types.js'
 import type { Server } from './api.ts'
 import { CommandError } from './errors.ts'
+import { createThrottle } from './throttle.ts'
 import { callMcp, RpcError } from './upstream.ts'
 
 /** A host waits for `initialize`: a server that does not answer in time costs us its instructions, nothing else. */
 const START_MS_MAX = 3_000
+/** What a person can follow; a server that floods us must not drown the host. */
+const PROGRESS_GAP_MS = 100
 const CLIENT = {
   protocolVersion: '2025-11-25',
   capabilities: {},
@@ -121,15 +124,17 @@ async function readInstructions(server: Server, log: (line: string) => void): Pr
   }
 }
 
-/** The host's own progress token goes along, so its notifications come back as they are. */
+/** The host's own progress token goes along, so its notifications come back as they are, ten a second; the last one always. */
 async function forward(server: Server, method: string, params: Params, extra: Extra): Promise<Record<string, unknown>> {
+  const progress = createThrottle<ServerNotification>(PROGRESS_GAP_MS, (notification) => {
+    // A host that is gone hears nothing, and ends us otherwise.
+    void extra.sendNotification(notification).catch(() => {})
+  })
   try {
     return await callMcp(server, method, params, {
       signal: extra.signal,
       onNotification: (notification) => {
-        if (notification.method !== 'notifications/progress') return
-        // A host that is gone hears nothing, and ends us otherwise.
-        void extra.sendNotification(notification as ServerNotification).catch(() => {})
+        if (notification.method === 'notifications/progress') progress.push(notification as ServerNotification)
       },
     })
   } catch (error) {
@@ -138,6 +143,9 @@ async function forward(server: Server, method: string, params: Params, extra: Ex
       throw new McpError(ErrorCode.InternalError, [error.message, error.hint].filter(Boolean).join(' '))
     }
     throw error
+  } finally {
+    // Before the answer: a host forgets a call's progress with it.
+    progress.flush()
   }
 }
 

@@ -124,6 +124,21 @@ export function undoEdit(edit: Edit, current: Buffer | null, before: Buffer | nu
   })
 }
 
+const OURS = { entry: 'our entry', ignore: 'our line', rules: 'our rules' }
+
+/** What undoing an edit of a file that holds `current` does, for people. Throws as undoEdit. */
+export function describeUndo(edit: Edit, current: Buffer | null): string {
+  const { kind, file, isNew, isReplacing } = edit
+  if (current === null) return `${file} was gone already`
+  if (hashOf(current) === edit.after) return `${isNew ? 'removed' : 'put back'} ${file}`
+  // The bytes of before say how much comes back, not whether anything of ours is there.
+  const rest = undoEdit(edit, current, null)
+  if (rest === current) return `left ${file} alone: nothing of ours is in it any more`
+  if (rest === null) return `removed ${file}, in which nothing else was left`
+  const done = isReplacing ? 'put the entry of before back into' : `took ${OURS[kind]} out of`
+  return `${done} ${file}, which was edited since`
+}
+
 function removeOurs({ kind, file, inserted, isReplacing, items }: Edit, text: string, before: Buffer | null): string {
   if (kind === 'ignore') return removeLine(text, inserted ?? '')
   const rest = inserted === null ? null : cutOut(text, inserted)

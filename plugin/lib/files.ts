@@ -1,8 +1,9 @@
 import { createHash, randomBytes } from 'node:crypto'
-import type { Stats } from 'node:fs'
+import { constants, type Stats } from 'node:fs'
 import {
   chmod,
   chown,
+  type FileHandle,
   lstat,
   mkdir,
   open,
@@ -69,19 +70,51 @@ function brokenLink(path: string): CommandError {
 
 /** Its bytes; null where there is no file. Throws where it is no plain file, or too large to be a configuration. */
 export async function readBytes(file: string): Promise<Buffer | null> {
-  const stats = await stat(file).catch((error) => {
-    if (hasCode(error, 'ENOENT') || hasCode(error, 'ENOTDIR')) return null
+  return await withPlainFile(file, FILE_BYTES_MAX, (handle) => handle.readFile())
+}
+
+/** Throws as readBytes for what a program that reads it would wait for, or read for long. One that nobody may read is no such. */
+export async function checkPlainFile(file: string, bytesMax = FILE_BYTES_MAX): Promise<void> {
+  try {
+    await withPlainFile(file, bytesMax, async () => null)
+  } catch (error) {
+    if (!hasCode(error, 'EACCES')) throw error
+  }
+}
+
+/** What is looked at is what is read, whatever takes its place meanwhile. */
+async function withPlainFile<T>(
+  file: string,
+  bytesMax: number,
+  work: (handle: FileHandle) => Promise<T>,
+): Promise<T | null> {
+  const handle = await openAtOnce(file)
+  if (handle === null) return null
+  try {
+    const stats = await handle.stat()
+    if (stats.isFile() && stats.size <= bytesMax) return await work(handle)
+    throw unreadable(file, stats.isFile() ? 'larger than 1 MiB' : 'not a file')
+  } finally {
+    await handle.close()
+  }
+}
+
+/** O_NONBLOCK: a named pipe in a cloned repository must not hold us for ever. */
+async function openAtOnce(file: string): Promise<FileHandle | null> {
+  try {
+    return await open(file, constants.O_RDONLY | (constants.O_NONBLOCK ?? 0))
+  } catch (error) {
+    if (['ENOENT', 'ENOTDIR'].some((code) => hasCode(error, code))) return null
+    // A socket cannot be opened, and where folders cannot either, this is what they say.
+    if (['ENXIO', 'EISDIR'].some((code) => hasCode(error, code))) throw unreadable(file, 'not a file')
     throw error
+  }
+}
+
+function unreadable(file: string, problem: string): CommandError {
+  return new CommandError('unreadable', `${file} is ${problem}. It was left alone.`, {
+    hint: 'Move it away, then try again.',
   })
-  if (stats === null) return null
-  if (stats.isFile() && stats.size <= FILE_BYTES_MAX) return await readFile(file)
-  throw new CommandError(
-    'unreadable',
-    `${file} is ${stats.isFile() ? 'larger than 1 MiB' : 'not a file'}. It was left alone.`,
-    {
-      hint: 'Move it away, then try again.',
-    },
-  )
 }
 
 /** UTF-8 with its byte order mark, so that it can be written again byte by byte. Throws for anything else. */

@@ -1,6 +1,7 @@
 import { execFile } from 'node:child_process'
 import { lstat } from 'node:fs/promises'
 import { dirname, join, relative } from 'node:path'
+import { checkPlainFile } from './files.ts'
 
 const GIT_MS_MAX = 10_000
 
@@ -19,6 +20,12 @@ const SAFE_VARIABLES = {
 /** They would let git answer for another repository than the one that the file is in. */
 const ELSEWHERE = ['GIT_DIR', 'GIT_WORK_TREE', 'GIT_COMMON_DIR', 'GIT_INDEX_FILE', 'GIT_OBJECT_DIRECTORY']
 
+/** What git reads of a repository before it answers, beside the lines of .gitignore. */
+const GITS_OWN = ['HEAD', 'config', 'index', 'info/exclude']
+
+/** As for a file that is in no repository. */
+export const NOT_ASKED: GitFacts = { isRepository: false, isIgnored: null, isTracked: null }
+
 export interface GitFacts {
   isRepository: boolean
   /** git would not take the file into a commit; null: git could not be asked. */
@@ -28,11 +35,13 @@ export interface GitFacts {
 
 /**
  * What git thinks of a file, by its real path. Looks for the repository itself and asks from its root: nothing is started
- * outside of one, and a bare repository that is hidden in a folder below does not answer in its place.
+ * outside of one, and a bare repository that is hidden in a folder below does not answer in its place. Throws where git would
+ * wait for a file, or read one without an end.
  */
 export async function askGit(file: string, environment: NodeJS.ProcessEnv): Promise<GitFacts> {
   const root = await findRepository(dirname(file))
-  if (root === null) return { isRepository: false, isIgnored: null, isTracked: null }
+  if (root === null) return NOT_ASKED
+  await checkWhatGitReads(root, dirname(file))
   const env = { ...environment, ...SAFE_VARIABLES }
   for (const name of ELSEWHERE) delete (env as NodeJS.ProcessEnv)[name]
   // No name is a pattern: the one command is told so, the other one reads no more than `:(…)` at the beginning.
@@ -42,6 +51,14 @@ export async function askGit(file: string, environment: NodeJS.ProcessEnv): Prom
     runGit(root, ['--literal-pathspecs', 'ls-files', '--error-unmatch', '--', name], env),
   ])
   return { isRepository: true, isIgnored: toAnswer(ignored), isTracked: toAnswer(tracked) }
+}
+
+async function checkWhatGitReads(root: string, folder: string): Promise<void> {
+  for (const name of GITS_OWN) await checkPlainFile(join(root, '.git', name), Number.POSITIVE_INFINITY)
+  for (let current = folder; ; current = dirname(current)) {
+    await checkPlainFile(join(current, '.gitignore'))
+    if (current === root) return
+  }
 }
 
 /** The nearest folder, from this one upwards, that holds a repository; null where none does. */

@@ -1,12 +1,19 @@
-import { discoverIdentities } from '../../scripts/lib/mcp-json.mjs'
+import { isAbsolute } from 'node:path'
+import { type Discovery, discoverIdentities } from '../../scripts/lib/mcp-json.mjs'
+import { isTokenText } from '../../scripts/lib/tokens.mjs'
 import { readTrusted, toTrustId } from '../../scripts/lib/trust.mjs'
+import type { Environment } from '../env.ts'
 import { getWhoami, type Server, type Whoami } from './api.ts'
 import { canAsk, confirm, type Terminal } from './confirm.ts'
-import { CommandError } from './errors.ts'
+import { CommandError, EXIT } from './errors.ts'
 import { cleanLabel } from './frame.ts'
 import type { Invocation } from './verb.ts'
 
 export const AS_OPTION = { as: { type: 'string' } } as const
+
+const PAIR = ['PATCHCORD_URL', 'PATCHCORD_TOKEN'] as const
+/** How many problems of .mcp.json one sentence holds: a file of a repository can have thousands. */
+const PROBLEMS_MAX = 3
 
 interface Identity extends Server {
   origin: string
@@ -22,18 +29,63 @@ export async function findServer(
 ): Promise<Server> {
   const { environment, folder, options, output } = invocation
   const { settings } = environment
-  const { identities, problem, notes } = discoverIdentities({ folder, ...settings })
-  for (const note of notes) output.note(`patchcord: ${note}`)
-  if (identities.length === 0) {
-    throw new CommandError('not_connected', `${capitalize(problem ?? 'there is no identity')}.`, {
-      hint: 'patchcord connect --server URL writes it; or set PATCHCORD_URL and PATCHCORD_TOKEN.',
-    })
+  const asked = new Set<string>()
+  const lookup = (name: string) => {
+    asked.add(name)
+    return settings.lookup(name)
   }
+  const discovery = discoverIdentities({ folder, pair: settings.pair, lookup })
+  const half = describeHalf(environment, asked)
+  if (half !== null) output.note(`patchcord: ${half}`)
+  const { identities, notes } = discovery
+  if (identities.length === 0) throw settings.pair === null ? explainFile(discovery) : explainPair(settings.pair)
+  for (const note of notes) output.note(`patchcord: ${toSentence(note)}`)
   if (settings.pair === null) await checkTrust(invocation, identities, terminal)
   const wanted = typeof options.as === 'string' ? options.as : null
   const [only] = identities
   if (wanted === null && only && identities.length === 1) return only
   return await chooseIdentity(identities, wanted)
+}
+
+/** One variable of the pair says nothing alone, which nobody would guess. Where .mcp.json asks for it by name, it does. */
+function describeHalf({ lookup }: Environment, asked: ReadonlySet<string>): string | null {
+  const [missing, ...more] = PAIR.filter((name) => !lookup(name))
+  const [there] = PAIR.filter((name) => lookup(name))
+  if (missing === undefined || there === undefined || more.length > 0 || asked.has(there)) return null
+  return `${there} is ignored, because ${missing} is not set: only both together say who you are.`
+}
+
+function explainPair({ token }: { token: string }): CommandError {
+  if (isTokenText(token)) {
+    return new CommandError('not_connected', 'PATCHCORD_URL is not the address of a server.', {
+      hint: 'It is https://…, or http://… for a server on this machine, without a login in it.',
+    })
+  }
+  return new CommandError('token_rejected', 'PATCHCORD_TOKEN is no Patchcord token, or it is cut off or mistyped.', {
+    hint: 'Set the one that was shown when it was created, or unset PATCHCORD_URL and PATCHCORD_TOKEN.',
+    exit: EXIT.notAuthorised,
+  })
+}
+
+/** Why .mcp.json names nobody, once: what is wrong with its entries where there are any, else that there are none. */
+function explainFile({ problem, notes }: Discovery): CommandError {
+  if (notes.length === 0) {
+    return new CommandError('not_connected', `${capitalize(problem ?? 'there is no identity')}.`, {
+      hint: 'patchcord connect --server URL writes it; or set PATCHCORD_URL and PATCHCORD_TOKEN.',
+    })
+  }
+  const left = notes.length - PROBLEMS_MAX
+  const shown = [...notes.slice(0, PROBLEMS_MAX), ...(left > 0 ? [`${left} more like these`] : [])]
+  const isToken = notes.some((note) => /\bAuthorization\b/.test(note))
+  return new CommandError(isToken ? 'token_rejected' : 'not_connected', toSentence(shown.join('; ')), {
+    hint: 'patchcord connect --server URL writes the entry anew; or set PATCHCORD_URL and PATCHCORD_TOKEN.',
+    exit: isToken ? EXIT.notAuthorised : EXIT.error,
+  })
+}
+
+/** A note begins with the path of a file, or with the name of an entry. */
+function toSentence(note: string): string {
+  return `${isAbsolute(note) ? note : `In .mcp.json, ${note}`}.`
 }
 
 /**

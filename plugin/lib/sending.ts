@@ -1,8 +1,12 @@
 import { callApi, type Server } from './api.ts'
 import { readContent } from './content.ts'
 import { CommandError, EXIT } from './errors.ts'
+import { cleanLabel } from './frame.ts'
 import { type Sent, showGated } from './show.ts'
 import { type Invocation, textOption } from './verb.ts'
+
+/** How many names a hint holds. */
+const NAMES_MAX = 8
 
 export const SEND_OPTIONS = {
   thread: { type: 'string' },
@@ -45,7 +49,7 @@ export async function sendFrom(
   try {
     return await callApi<Sent>(server, 'POST', '/api/messages', { body })
   } catch (error) {
-    return await showGated(server, output, error)
+    return await showGated(server, output, await nameWhoIsHere(server, error))
   }
 }
 
@@ -53,9 +57,29 @@ function pick(name: string, value: string | undefined): Record<string, string> {
   return value === undefined ? {} : { [name]: value }
 }
 
+/** Where no name is near to the one that was written, the agent may be called otherwise by now: those who are here help. */
+async function nameWhoIsHere(server: Server, thrown: unknown): Promise<unknown> {
+  const { unknown, suggestions } = (thrown instanceof CommandError && thrown.details) || {}
+  if (!(thrown instanceof CommandError) || !Array.isArray(unknown)) return thrown
+  if (!Array.isArray(suggestions) || suggestions.length > 0) return thrown
+  // What was refused is the news; who is here only helps, and may be left out.
+  const agents = await listAgents(server).catch(() => [])
+  const names = agents.filter(({ is_you: isYou }) => !isYou).map(({ agent }) => cleanLabel(agent))
+  if (names.length === 0) return thrown
+  const left = names.length - NAMES_MAX
+  const rest = left > 0 ? ` and ${left} more: patchcord who --all` : ''
+  const { code, message, exit, details } = thrown
+  const hint = `Agents here: ${names.slice(0, NAMES_MAX).join(', ')}${rest}.`
+  return new CommandError(code, message, { hint, exit, details, cause: thrown })
+}
+
+async function listAgents(server: Server): Promise<AgentHere[]> {
+  return (await callApi<{ agents: AgentHere[] }>(server, 'GET', '/api/agents?all=1')).agents
+}
+
 /** Before anything is stored: whoever goes offline in the moment after is reached by the inbox as ever. */
 async function requireOnline(server: Server, to: string): Promise<void> {
-  const { agents } = await callApi<{ agents: AgentHere[] }>(server, 'GET', '/api/agents?all=1')
+  const agents = await listAgents(server)
   const names = to.split(',').map((address) => address.trim().split('@')[0] ?? '')
   const others = agents.filter((agent) => !agent.is_you)
   const isForAll = to.trim() === '*'

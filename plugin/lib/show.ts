@@ -64,6 +64,12 @@ export function describeTraits({ kind, urgency, thread, sent_at }: Traits, nowMs
   return [...traits.map((trait) => cleanLabel(trait)), describeAge(sent_at, nowMs)].join(', ')
 }
 
+/** A time of the server in the one form that all of ours have: ISO 8601, UTC, `2026-11-29T19:42:14.026Z`. */
+export function describeTime(iso: string): string {
+  const time = new Date(iso)
+  return Number.isNaN(time.getTime()) ? cleanLabel(iso) : time.toISOString()
+}
+
 /** How long ago an ISO time was, in its largest unit: `20 s ago`. */
 export function describeAge(iso: string, nowMs = Date.now()): string {
   const seconds = Math.max(0, Math.round((nowMs - Date.parse(iso)) / 1000))
@@ -77,7 +83,7 @@ export function describeReach({ reach, last_seen_at: seenAt, held_until: heldUnt
   const seen = seenAt ? `last seen ${describeAge(seenAt)}` : 'never seen'
   const offline = `offline, ${seen}: it waits in their inbox`
   const how = reach === 'self' ? 'kept in your inbox as deferred' : reach === 'offline' ? offline : cleanLabel(reach)
-  return heldUntil ? `${how}; held until ${cleanLabel(heldUntil)}: too many turns without a person` : how
+  return heldUntil ? `${how}; held until ${describeTime(heldUntil)}: too many turns without a person` : how
 }
 
 export function describeSent({ message_id: id, replayed, recipients }: Sent): string[] {

@@ -1,10 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { isRecord } from '../../scripts/lib/text.mjs'
-import { callApi, type Server } from './api.ts'
+import { callApi, exitOf, type Server } from './api.ts'
 import { CommandError, usageError } from './errors.ts'
 import { cleanLabel } from './frame.ts'
 import type { Message } from './show.ts'
 import { callMcp, RpcError } from './upstream.ts'
+import { toOurWords } from './wording.ts'
 
 /** One call's share of a wait: short enough that a proxy lets it live. */
 const SLICE_SECONDS = 50
@@ -59,6 +60,7 @@ async function waitOnce(server: Server, filter: WaitFilter, leftMs: number): Pro
   const fields = Object.entries(filter).filter(([, value]) => value !== undefined)
   const args = { timeout_seconds: timeoutSeconds, ...Object.fromEntries(fields) }
   const result = await callMcp(server, 'tools/call', { name: 'wait_for_message', arguments: args }).catch((error) => {
+    if (error instanceof CommandError) throw inOurWords(error)
     if (!(error instanceof RpcError)) throw error
     const hint = 'The server may be of another version: compare patchcord --version with its /health.'
     throw new CommandError('not_patchcord', `The server refused the wait: ${error.message}`, { hint, cause: error })
@@ -98,12 +100,17 @@ function readPage(server: Server, id: string, offset: number): Promise<Message &
   return callApi(server, 'GET', `/api/messages/${encodeURIComponent(id)}?offset=${offset}`)
 }
 
+function inOurWords({ code, message, hint, exit, cause }: CommandError): CommandError {
+  const said = toOurWords(code, { message, hint })
+  return new CommandError(code, said.message, { hint: said.hint, exit, cause })
+}
+
 function toCommandError({ _meta: meta, content }: Record<string, unknown>): CommandError {
   const error = isRecord(meta) && isRecord(meta['patchcord/error']) ? meta['patchcord/error'] : {}
   const [first] = Array.isArray(content) ? content : []
   const message =
     typeof error.message === 'string' ? error.message : String(isRecord(first) ? first.text : 'The wait failed.')
-  return new CommandError(typeof error.code === 'string' ? error.code : 'internal', message, {
-    hint: typeof error.hint === 'string' ? error.hint : undefined,
-  })
+  const code = typeof error.code === 'string' ? error.code : 'internal'
+  const hint = typeof error.hint === 'string' ? error.hint : undefined
+  return inOurWords(new CommandError(code, message, { hint, exit: exitOf(code) }))
 }

@@ -7,6 +7,7 @@ import { createTestDatabase, type TestDatabase } from '../helpers/database.ts'
 import { createTemporaryFolder } from '../helpers/processes.ts'
 import { openDatabaseUrl, startProgram } from '../helpers/program.ts'
 
+const ISO = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/
 const ADMIN = 'dist/server/admin.js'
 
 describe('the operator', () => {
@@ -54,6 +55,7 @@ describe('the operator', () => {
     const { stdout } = await run('list-namespaces', '--json')
     const [namespace] = JSON.parse(stdout)
     assert.deepEqual([namespace.name, namespace.agents], ['acme', 1])
+    assert.match(namespace.created_at, ISO)
   })
 
   test('issues a token alone on stdout, lists it without its text, and revokes it', async () => {
@@ -74,6 +76,27 @@ describe('the operator', () => {
     const revoked = await run('revoke-token', identity.tokenId)
     assert.deepEqual(revoked, { code: 0, stdout: `Token ${identity.tokenId} is revoked.\n`, stderr: '' })
     await assert.rejects(resolveToken(database.api, hashToken(token)), { code: 'token_revoked' })
+  })
+
+  test('tells every time in ISO 8601 and UTC, whatever the database is set to', async () => {
+    const [row] = await database.admin`select current_database() as name`
+    await database.admin.unsafe(`alter database "${row?.name}" set timezone to 'Asia/Kolkata'`)
+    const before = Date.now()
+    await run('create-namespace', 'times')
+    await run('create-agent', 'alice@times')
+    await run('issue-token', 'alice@times', '--expires-in', '2d')
+    const agents = await run('list-agents', 'times')
+    const [, created = '', used] = /^alice +1 +(\S+) +(\S+)$/m.exec(agents.stdout) ?? []
+    assert.match(created, ISO)
+    assert.equal(used, '-')
+    assert.ok(Math.abs(Date.parse(created) - before) < 120_000, `${created} is now`)
+    const tokens = await run('list-tokens', 'times')
+    assert.equal(tokens.stdout.match(/T\d\d:\d\d:\d\d\.\d{3}Z/g)?.length, 2, tokens.stdout)
+    assert.doesNotMatch(tokens.stdout, /\d \d\d:\d\d/)
+    const [namespace] = JSON.parse((await run('list-namespaces', '--json')).stdout).filter(
+      ({ name }: { name: string }) => name === 'times',
+    )
+    assert.match(namespace.created_at, ISO)
   })
 
   test('answers in JSON with --json, notes left out', async () => {

@@ -1,4 +1,6 @@
 import assert from 'node:assert/strict'
+import { createServer, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { after, before, beforeEach, describe, test } from 'node:test'
 import { Client } from '@modelcontextprotocol/sdk/client/index.js'
@@ -8,6 +10,20 @@ import { createTestDatabase, type TestDatabase } from '../helpers/database.ts'
 import { connectMcp, toToolResult } from '../helpers/mcp.ts'
 import { type SeededAgent, seed } from '../helpers/seed.ts'
 import { eventually, findClosedPort, Machine, ROOT } from './command.ts'
+
+const FLOOD = 400
+
+/** Progress every few milliseconds, in two bursts, then the result. */
+async function flood(response: ServerResponse, token: unknown): Promise<void> {
+  const say = (message: object) => response.write(`data: ${JSON.stringify({ jsonrpc: '2.0', ...message })}\n\n`)
+  response.writeHead(200, { 'content-type': 'text/event-stream' })
+  for (let progress = 1; progress <= FLOOD; progress++) {
+    say({ method: 'notifications/progress', params: { progressToken: token, progress } })
+    await new Promise((resolve) => setTimeout(resolve, progress === FLOOD / 2 ? 2_000 : 2))
+  }
+  say({ id: 1, result: { content: [{ type: 'text', text: 'done' }] } })
+  response.end()
+}
 
 describe('the stdio bridge', () => {
   let database: TestDatabase
@@ -91,6 +107,33 @@ describe('the stdio bridge', () => {
     await eventually(() => progress.length > 0, 'progress')
     await send('bob', 'alice', 'here it is')
     assert.match(toToolResult(await waiting).text, /here it is/)
+  })
+
+  test('a flood of progress reaches the host ten times a second, and the last of it always', async (context) => {
+    const server = createServer(async (request, response) => {
+      let body = ''
+      for await (const chunk of request) body += String(chunk)
+      const { method, params } = JSON.parse(body)
+      if (method === 'tools/call') return await flood(response, params._meta.progressToken)
+      response.setHeader('content-type', 'application/json')
+      return response.end(JSON.stringify({ jsonrpc: '2.0', id: 1, result: {} }))
+    }).listen(0, '127.0.0.1')
+    context.after(() => {
+      server.closeAllConnections()
+      server.close()
+    })
+    await new Promise((resolve) => server.once('listening', resolve))
+    const { client } = await open({ PATCHCORD_URL: `http://127.0.0.1:${(server.address() as AddressInfo).port}` })
+    const seen: number[] = []
+    const startedAt = Date.now()
+    const answer = await client.callTool({ name: 'slow' }, undefined, {
+      onprogress: ({ progress }) => seen.push(progress),
+    })
+    const seconds = (Date.now() - startedAt) / 1000
+    assert.equal(toToolResult(answer).text, 'done')
+    assert.deepEqual([seen[0], seen.at(-1)], [1, FLOOD])
+    assert.ok(seen.includes(FLOOD / 2), 'the last of a burst comes while nothing follows it')
+    assert.ok(seen.length <= seconds * 10 + 2, `${seen.length} in ${seconds} s`)
   })
 
   test('a call that the host cancels ends at the server, so that the next message is not taken for it', async () => {

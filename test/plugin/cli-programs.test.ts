@@ -54,6 +54,14 @@ describe('the operator at the command line', () => {
     assert.match((await run('agent', 'list', 'acme', '--label', 'x')).stderr, /--label does not belong here/)
   })
 
+  test('a database that has none of our tables is told with the command that makes them', async () => {
+    const url = new URL(admin.url)
+    url.pathname = '/postgres'
+    const { code, stderr } = await machine.run(['namespace', 'list'], { env: { DATABASE_ADMIN_URL: url.href } })
+    assert.equal(code, 1)
+    assert.equal(stderr, 'patchcord: The database is not migrated: npm run admin -- migrate does it.\n')
+  })
+
   test('rotates a token: the old one is refused, the new one is the same agent with the same label and life', async () => {
     await run('namespace', 'create', 'rotation')
     await run('agent', 'create', 'alice@rotation')

@@ -228,7 +228,7 @@ describe('the command line', () => {
     const status = await run('alice', 'status', sent.message_id)
     assert.match(
       status.stdout,
-      /^[0-9a-f-]{36} from alice, thread steps\n {2}bob: new\n {4}accepted \S+ \(\d+ s ago\)\n/,
+      /^[0-9a-f-]{36} from alice, thread steps\n {2}bob: new\n {4}accepted \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z \(\d+ s ago\)\n/,
     )
     const who = await run('alice', 'who', '--all', '--json')
     assert.deepEqual(
@@ -236,6 +236,17 @@ describe('the command line', () => {
       ['alice', 'bob'],
     )
     assert.match((await run('alice', 'who')).stdout, /^acme:\n {2}alice \(you\): /)
+    const legend = (await run('alice', 'who', '--all')).stdout.split('\n\n')[1] ?? ''
+    const meanings = {
+      online: 'online: seen in the last 3 minutes, without a listener: it finds a message when it looks\n',
+      offline: 'offline: not seen in the last 3 minutes: a message waits in its inbox\n',
+    }
+    const isBobOnline = who.json.agents[1].reach === 'online'
+    assert.equal(legend, isBobOnline ? meanings.online : `${meanings.online}${meanings.offline}`)
+    const { stdout: help } = await run('alice', 'who', '--help')
+    assert.match(help, /^ {2}wakeable: its listener runs/m)
+    assert.ok(help.includes(`  ${meanings.online}  ${meanings.offline}`), help)
+    assert.ok(!JSON.stringify(who.json).includes('listener runs'))
     const recalled = await run('alice', 'recall', sent.message_id, '--json')
     assert.match(recalled.json.content, /step by step/)
     const missing = await run('alice', 'status', NOBODY, '--json')
@@ -252,8 +263,12 @@ describe('the command line', () => {
       })
       assert.equal(code, 4, stdout)
       assert.equal(JSON.parse(stdout).error.code, 'token_revoked')
+      assert.equal(JSON.parse(stdout).error.hint, 'Ask for a new one, then: patchcord connect --server URL.')
       assert.ok(!`${stdout}${stderr}`.includes(token))
     }
+    const watched = await machine.run(['watch'], { env: { PATCHCORD_URL: app.url, PATCHCORD_TOKEN: token } })
+    assert.equal(watched.code, 4, watched.stderr)
+    assert.equal(watched.stdout, 'PATCHCORD: stopped: token rejected (HTTP 403), check .mcp.json\n')
   })
 
   test('several identities in .mcp.json are told apart with --as', async () => {
