@@ -8,15 +8,16 @@ import { readInput } from './lib/hook-input.mjs'
  */
 import { getBuiltin } from './lib/node.mjs'
 
-/** Whatever happens, the client is not kept longer: the network has its own, shorter time, this is for the rest. */
+/** Whatever happens, the client is not kept longer: the network has its own time, this is for the rest. */
 const STUCK_MS = 2_000
 
-setTimeout(() => process.exit(0), STUCK_MS)
 try {
+  const settings = readSettings()
+  setTimeout(() => process.exit(0), STUCK_MS + settings.hookMs)
   const [option, name = ''] = process.argv.slice(2)
   const client = option === '--client' ? name : 'claude-code'
   const input = readInput()
-  const output = input === null ? null : await answerHook({ input, client, settings: readSettings() })
+  const output = input === null ? null : await answerHook({ input, client, settings })
   // Not process.stdout, which costs a hook some milliseconds; what is said is short enough for any pipe.
   if (output !== null) getBuiltin('fs').writeSync(1, `${JSON.stringify(output)}\n`)
 } catch {

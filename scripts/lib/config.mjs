@@ -55,6 +55,10 @@ export const TIMES = Object.freeze({
   backoffMs: Object.freeze([1_000, 2_000, 4_000, 8_000, 15_000, 30_000]),
 })
 
+/** With what the process of a hook costs itself, it stays below 300 ms. */
+const HOOK_MS = 220
+const HOOK_MS_MAX = 10_000
+
 /**
  * @typedef {object} Settings
  * @property {boolean} isListening false when PATCHCORD_LISTEN=0
@@ -67,6 +71,7 @@ export const TIMES = Object.freeze({
  * @property {number | null} clientPid the process that the listener works for, beside its parent
  * @property {string[]} runtimeFolders where the pidfile may live, best first
  * @property {string} trustFile the user's list of trusted identities
+ * @property {number} hookMs for all that a hook asks servers
  * @property {Times} times
  */
 
@@ -90,6 +95,7 @@ export function readSettings(env = process.env) {
     clientPid: Number.isInteger(clientPid) && clientPid > 1 ? clientPid : null,
     runtimeFolders: listRuntimeFolders(env),
     trustFile: join(findConfigFolder(env), 'trusted.json'),
+    hookMs: readHookMs(env.PATCHCORD_HOOK_MS),
     times: readTimes(env.PATCHCORD_LISTENER_TIMES),
   })
 }
@@ -113,6 +119,12 @@ function findConfigFolder(env) {
   return config !== undefined && isAbsolute(config)
     ? join(config, 'patchcord')
     : join(env.HOME || findHome(), '.config', 'patchcord')
+}
+
+/** More than the default is for servers that are far away. @param {string | undefined} text */
+function readHookMs(text) {
+  const wanted = Number(text || HOOK_MS)
+  return wanted > 0 ? Math.min(wanted, HOOK_MS_MAX) : HOOK_MS
 }
 
 /** A user without an entry in the list of users has none; nobody is trusted then. */

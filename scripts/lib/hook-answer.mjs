@@ -4,6 +4,7 @@
  */
 
 import { isHumanPrompt, toLabel } from './hook-input.mjs'
+import { HookServers } from './hook-server.mjs'
 import { discoverIdentities } from './mcp-json.mjs'
 import { getBuiltin } from './node.mjs'
 import { prepareRuntimeFolder, readMemory, readStatus, toMemoryFile } from './runtime-folder.mjs'
@@ -12,16 +13,12 @@ import { readTrusted, toTrustId } from './trust.mjs'
 
 /** Requests of one hook are made at once; a project with more identities than this is none that people have. */
 const IDENTITIES_MAX = 4
-/** For all requests of one hook. With what the process itself costs it stays below 300 ms. */
-const BUDGET_MS = 220
-const BUDGET_MS_MAX = 10_000
 /** After a server did not answer, tools are not slowed down by asking it again for this long. */
 const PAUSE_MS = 10_000
 
 /**
  * @typedef {import('./hook-texts.mjs').Mail} Mail
  * @typedef {import('./mcp-json.mjs').Identity} Identity
- * @typedef {import('./hook-server.mjs').HookServers} HookServers
  *
  * @typedef {object} Hook
  * @property {Record<string, unknown>} input
@@ -29,7 +26,7 @@ const PAUSE_MS = 10_000
  * @property {Identity[]} identities trusted ones, at least one
  * @property {string} folder the runtime folder
  * @property {string} memoryFile what the hooks of this session have said
- * @property {() => Promise<HookServers>} connect
+ * @property {HookServers} servers
  * @property {Omit<import('./hook-server.mjs').Presence, 'state'>} who
  *
  * @typedef {{ peek: import('./runtime-folder.mjs').Peek | undefined, status: import('./runtime-folder.mjs').ReadStatus | null }} Known
@@ -63,14 +60,9 @@ export async function answerHook({ input, client: name, settings }) {
   const session = toLabel(input.session_id)
   const folder = prepareRuntimeFolder(settings.runtimeFolders)
   const memoryFile = toMemoryFile(folder, session)
-  /** @type {Promise<HookServers> | null} */
-  let servers = null
-  const connect = () => {
-    servers ??= import('./hook-server.mjs').then((module) => new module.HookServers(readBudget(settings)))
-    return servers
-  }
   const who = { client, session, machine: settings.machine }
-  return await handle({ input, client, identities, folder, memoryFile, connect, who })
+  const servers = new HookServers(settings.hookMs)
+  return await handle({ input, client, identities, folder, memoryFile, servers, who })
 }
 
 /**
@@ -89,12 +81,6 @@ function findIdentities(input, { pair, lookup, trustFile }) {
   return { identities: [], untrusted: isServerKnown ? 'token' : 'server' }
 }
 
-/** PATCHCORD_HOOK_MS is for servers that are far away. @param {import('./config.mjs').Settings} settings */
-function readBudget({ lookup }) {
-  const wanted = Number(lookup('PATCHCORD_HOOK_MS') || BUDGET_MS)
-  return wanted > 0 ? Math.min(wanted, BUDGET_MS_MAX) : BUDGET_MS
-}
-
 /** @param {Hook} hook */
 async function startSession(hook) {
   const introductions = hook.identities.map((identity) => introduce(hook, identity))
@@ -105,9 +91,8 @@ async function startSession(hook) {
 }
 
 /** @param {Hook} hook @param {Identity} identity @returns {Promise<string[]>} */
-async function introduce({ client, connect, folder }, identity) {
+async function introduce({ client, servers, folder }, identity) {
   const status = await readStatus(folder, identity)
-  const servers = await connect()
   const answers = Promise.all([
     status?.isLive === true ? { ...status, isWakeable: true } : servers.findSelf(identity),
     servers.findVersion(identity),
@@ -160,8 +145,7 @@ async function endSession(hook) {
 }
 
 /** @param {Hook} hook @param {'idle' | 'busy'} state @param {boolean} [isHuman] a person has just typed */
-async function reportPresence({ connect, identities, who }, state, isHuman = false) {
-  const servers = await connect()
+async function reportPresence({ servers, identities, who }, state, isHuman = false) {
   const presence = { ...who, state, ...(isHuman && { human_prompt: /** @type {const} */ (true) }) }
   await Promise.all(identities.map((identity) => servers.report(identity, presence)))
 }
@@ -172,12 +156,12 @@ async function reportPresence({ connect, identities, who }, state, isHuman = fal
  * @param {(known: Known) => boolean} isAsked whether the server is, with what is known without it
  * @returns {Promise<Mail[]>}
  */
-async function findNews({ folder, memoryFile, identities, connect }, kinds, isAsked) {
+async function findNews({ folder, memoryFile, identities, servers }, kinds, isAsked) {
   const { peeks } = readMemory(memoryFile)
   const looks = identities.map(async (identity) => {
     const known = { peek: peeks[toIdentityKey(identity)], status: await readStatus(folder, identity) }
     if (!isAsked(known)) return []
-    const look = lookInto(await connect(), identity)
+    const look = lookInto(servers, identity)
     // While the server thinks, there is time for what comes after it.
     const [done] = await Promise.all([look, loadMemory(), loadTexts()])
     return [done]

@@ -1,6 +1,5 @@
 /** What a hook asks servers for, within a time that nobody notices, and without a word where no answer comes. */
 
-import { createHttpClient } from './http.mjs'
 import { monotonicMs } from './node.mjs'
 import { isName, isRecord } from './text.mjs'
 
@@ -21,7 +20,7 @@ export class HookServers {
   #budgetMs
   /** @type {number | null} */
   #endsAt = null
-  /** @type {Map<string, ReturnType<typeof createHttpClient>>} */
+  /** @type {Map<string, ReturnType<typeof import('./http.mjs').createHttpClient>>} */
   #clients = new Map()
 
   /** @param {number} budgetMs for all calls together, from the first on */
@@ -84,10 +83,20 @@ export class HookServers {
 
   /** @param {Identity} identity @param {{ method: string, path: string, body: unknown, leftMs: number }} call */
   async #request({ base, token }, { method, path, body, leftMs }) {
-    if (!(await isNameServiceAlive(new URL(base).hostname, leftMs))) return null
+    const found = await findAddress(new URL(base).hostname, leftMs)
+    if (found === null) return null
+    // Not loaded by a hook that asks nobody.
+    const { createHttpClient } = await import('./http.mjs')
     const client = this.#clients.get(base) ?? createHttpClient()
     this.#clients.set(base, client)
-    const input = { method, url: `${base}${path}`, token, timeoutMs: leftMs, ...(body !== undefined && { body }) }
+    const input = {
+      method,
+      url: `${base}${path}`,
+      token,
+      timeoutMs: leftMs,
+      ...found,
+      ...(body !== undefined && { body }),
+    }
     const { status, json } = await client.requestJson(input)
     return status >= 200 && status <= 299 ? json : null
   }
@@ -100,19 +109,29 @@ function toPending(row) {
 }
 
 /**
- * Whether the name service answers anything at all. The system's own lookup waits for a dead one for many seconds in a thread
- * that even `process.exit` waits for; this asks by itself first, and what it says of the name does not matter.
+ * Where a host is, by the name service itself. The system's own lookup waits many seconds for one that is dead, or deaf to one
+ * kind of question, in a thread that even `process.exit` waits for. Only a name that the service answers for and does not know,
+ * which the system may have in a file, is left to it.
  * @param {string} host as `URL.hostname` gives it @param {number} timeoutMs @param {string[]} [servers] instead of the system's
+ * @returns {Promise<{ address?: string } | null>} null: not to be known in this time
  */
-export async function isNameServiceAlive(host, timeoutMs, servers) {
-  if (ADDRESS.test(host)) return true
+export async function findAddress(host, timeoutMs, servers) {
+  if (ADDRESS.test(host)) return {}
   const { Resolver } = await import('node:dns/promises')
   const resolver = new Resolver({ timeout: timeoutMs, tries: 1 })
   if (servers !== undefined) resolver.setServers(servers)
-  try {
-    await resolver.resolve4(host)
-    return true
-  } catch (error) {
-    return !(error instanceof Error && 'code' in error && (error.code === 'ETIMEOUT' || error.code === 'ECANCELLED'))
-  }
+  const [four, six] = [resolver.resolve4(host), resolver.resolve6(host)].map((answer) =>
+    answer.then(([address]) => (address === undefined ? {} : { address }), toFailure),
+  )
+  const first = await four
+  if (first?.address !== undefined) return first
+  const second = await six
+  if (second?.address !== undefined) return second
+  return first && second ? {} : null
+}
+
+/** @param {unknown} error @returns {{ address?: string } | null} null: there was no answer */
+function toFailure(error) {
+  const code = error instanceof Error && 'code' in error ? error.code : undefined
+  return code === 'ETIMEOUT' || code === 'ECANCELLED' ? null : {}
 }

@@ -27,19 +27,22 @@ const SIZE_LINE = /^([0-9A-Fa-f]{1,8})(?:[\t ]*;[\t\x20-\x7e\x80-\xff]*)?$/
 
 /**
  * A socket on its way to the server; TLS is always verified.
- * @param {URL} url http:, https:, ws: or wss: @param {Buffer} [session] of an earlier connection to the same server
+ * @param {URL} url http:, https:, ws: or wss:
+ * @param {{ session?: Buffer | undefined, address?: string | undefined }} [known] session: of an earlier connection to the same
+ *   server; address: of the host, which is then not looked up
  * @returns {Promise<import('node:net').Socket>}
  */
-export async function openSocket(url, session) {
+export async function openSocket(url, { session, address } = {}) {
   // A URL keeps the brackets of an IPv6 address; a socket address has none.
-  const host = url.hostname.replace(/^\[|\]$/g, '')
+  const name = url.hostname.replace(/^\[|\]$/g, '')
+  const host = address ?? name
   const isSecure = url.protocol === 'https:' || url.protocol === 'wss:'
   const port = url.port === '' ? (isSecure ? 443 : 80) : Number(url.port)
   if (!isSecure) return connectTcp({ host, port, noDelay: true })
   // TLS costs memory and start-up time, and a server on this machine has none.
   const { connect } = await import('node:tls')
   const resumed = session === undefined ? {} : { session }
-  const servername = isIP(host) === 0 ? host : ''
+  const servername = isIP(name) === 0 ? name : ''
   return connect({ host, port, servername, ALPNProtocols: ['http/1.1'], rejectUnauthorized: true, ...resumed })
 }
 

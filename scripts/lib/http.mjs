@@ -14,7 +14,8 @@ const ANSWER_BYTES_MAX = 1024 * 1024
  * @property {Record<string, unknown> | null} json null: the body is not a JSON object
  * @property {number | null} retryAfterMs of a 429 or 503 that names seconds
  *
- * @typedef {(input: { method: string, url: string, token: string, body?: unknown, timeoutMs: number, signal?: AbortSignal }) => Promise<Answer>} RequestJson
+ * @typedef {(input: { method: string, url: string, token: string, body?: unknown, timeoutMs: number, address?: string,
+ *   signal?: AbortSignal }) => Promise<Answer>} RequestJson address: where the host is, if that is known
  *   Rejects with an Error when there is no whole answer: unreachable, timed out, cut off, too long, aborted.
  */
 
@@ -83,8 +84,8 @@ class Exchange {
   }
 
   /** @param {Input} input */
-  async #run({ method, url: address, token, body }) {
-    const url = new URL(address)
+  async #run({ method, url: text, token, body, address }) {
+    const url = new URL(text)
     const payload = body === undefined ? '' : JSON.stringify(body)
     const head = writeHead(method, url, {
       authorization: `Bearer ${token}`,
@@ -96,7 +97,7 @@ class Exchange {
         'content-length': String(Buffer.byteLength(payload)),
       }),
     })
-    const socket = await openSocket(url, this.session)
+    const socket = await openSocket(url, { session: this.session, address })
     this.#socket = socket
     socket.on('error', (error) => this.fail(error))
     if (this.#isOver) return void socket.destroy()

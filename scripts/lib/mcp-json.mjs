@@ -7,8 +7,11 @@ const fs = getBuiltin('fs')
 const { dirname, join } = getBuiltin('path')
 
 const FILE_BYTES_MAX = 1024 * 1024
+const CHUNK_BYTES = 64 * 1024
 const LOOPBACK = /^(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])$/
-const PLACEHOLDER = /\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}/g
+const PLACEHOLDER = /^([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?$/s
+/** Of a url or a header, before and after `${VAR}` in it is expanded: no address and no token is longer. */
+const TEXT_MAX = 4 * 1024
 const ADDRESS_VARIABLE = /^PATCHCORD_(?:URL|BASE_URL|SERVER|ORIGIN|HOST|PORT)$/
 const HTTP_TYPES = new Set([undefined, 'http', 'streamable-http'])
 
@@ -122,7 +125,7 @@ function readMcpJson(file, uid) {
     // O_NONBLOCK: a named pipe in a cloned repository must not hold us for ever.
     handle = fs.openSync(file, fs.constants.O_RDONLY | (fs.constants.O_NONBLOCK ?? 0))
   } catch (error) {
-    const code = error instanceof Error && 'code' in error ? String(error.code) : 'unreadable'
+    const code = codeOf(error)
     if (code === 'ENOENT' || code === 'ENOTDIR') return null
     return { servers: {}, problem: `.mcp.json parse error: ${code}`, fingerprint: code }
   }
@@ -131,11 +134,38 @@ function readMcpJson(file, uid) {
     const fingerprint = `${stats.ino} ${stats.size} ${stats.mtimeMs} ${stats.uid}`
     if (!isOurs(stats, uid)) return { servers: {}, problem: null, fingerprint, isStrange: true }
     if (!stats.isFile()) return { servers: {}, problem: '.mcp.json parse error: not a file', fingerprint }
-    if (stats.size > FILE_BYTES_MAX) return { servers: {}, problem: '.mcp.json parse error: over 1 MiB', fingerprint }
-    return { ...parseMcpJson(fs.readFileSync(handle, 'utf8')), fingerprint }
+    const bytes = readUpTo(handle, FILE_BYTES_MAX)
+    if (bytes === null) return { servers: {}, problem: '.mcp.json parse error: over 1 MiB', fingerprint }
+    return { ...parseMcpJson(bytes.toString('utf8')), fingerprint }
+  } catch (error) {
+    // A file of the kernel's, or of a disk that fails.
+    return { servers: {}, problem: `.mcp.json parse error: ${codeOf(error)}`, fingerprint: codeOf(error) }
   } finally {
     fs.closeSync(handle)
   }
+}
+
+/** @param {unknown} error */
+function codeOf(error) {
+  return error instanceof Error && 'code' in error ? String(error.code) : 'unreadable'
+}
+
+/**
+ * Whatever size the file says it has: a link of a repository may lead to one of the kernel's, of size 0 and without end.
+ * @param {number} handle @param {number} bytesMax
+ * @returns {Buffer | null} null: there is more
+ */
+function readUpTo(handle, bytesMax) {
+  /** @type {Buffer[]} */
+  const chunks = []
+  for (let left = bytesMax; left >= 0; ) {
+    const chunk = Buffer.allocUnsafe(CHUNK_BYTES)
+    const length = fs.readSync(handle, chunk)
+    if (length === 0) return Buffer.concat(chunks)
+    chunks.push(chunk.subarray(0, length))
+    left -= length
+  }
+  return null
 }
 
 /** @param {string} text @returns {{ servers: Record<string, unknown>, problem: string | null }} */
@@ -195,10 +225,9 @@ function describeToken(headers, lookup) {
     ? Object.entries(headers).find(([name]) => name.toLowerCase() === 'authorization')?.[1]
     : null
   if (typeof value !== 'string') return 'there is no Authorization header'
-  const unset = [...value.matchAll(PLACEHOLDER)].find(
-    ([, name = '', fallback]) => !lookup(name) && fallback === undefined,
-  )
-  if (unset) return `the variable ${toOneLine(unset[1] ?? '', 60)} of Authorization is not set`
+  if (value.length > TEXT_MAX) return 'Authorization is longer than any token'
+  const unset = [...findPlaceholders(value)].find(({ name, fallback }) => !lookup(name) && fallback === undefined)
+  if (unset) return `the variable ${toOneLine(unset.name, 60)} of Authorization is not set`
   if (/\bpc_/.test(expand(value, lookup)))
     return 'the token in Authorization is mistyped or cut off (its checksum is wrong)'
   return 'Authorization is not "Bearer" and a Patchcord token'
@@ -206,7 +235,40 @@ function describeToken(headers, lookup) {
 
 /** @param {string} template @param {Lookup} lookup */
 function expand(template, lookup) {
-  return template.replace(PLACEHOLDER, (_all, variable, fallback) => lookup(variable) || (fallback ?? ''))
+  return replacePlaceholders(template, ({ name, fallback = '' }) => lookup(name) || fallback)
+}
+
+/** @typedef {{ name: string, fallback: string | undefined, start: number, end: number }} Placeholder */
+
+/**
+ * Each `${NAME}` and `${NAME:-fallback}`. Looks at no character twice, as a repository can write a megabyte of their beginnings.
+ * @param {string} text @returns {Generator<Placeholder>}
+ */
+function* findPlaceholders(text) {
+  let close = 0
+  for (let start = text.indexOf('${'), next = 0; start >= 0; start = text.indexOf('${', next)) {
+    if (close <= start) close = text.indexOf('}', start)
+    if (close < 0) return
+    const [, name, fallback] = PLACEHOLDER.exec(text.slice(start + 2, close)) ?? []
+    next = name === undefined ? start + 2 : close + 1
+    if (name !== undefined) yield { name, fallback, start, end: next }
+  }
+}
+
+/**
+ * @param {string} template @param {(placeholder: Placeholder) => string} toValue
+ * @returns {string} a text that is neither a url nor a token, where it is too long before or after
+ */
+function replacePlaceholders(template, toValue) {
+  if (template.length > TEXT_MAX) return '\0'
+  let text = ''
+  let end = 0
+  for (const placeholder of findPlaceholders(template)) {
+    text += template.slice(end, placeholder.start) + toValue(placeholder)
+    end = placeholder.end
+    if (text.length > TEXT_MAX) return '\0'
+  }
+  return text + template.slice(end)
 }
 
 /** @param {unknown} headers @param {Lookup} lookup @returns {string | null} */
@@ -226,12 +288,12 @@ function readBearer(headers, lookup) {
  * @param {string} template @param {Lookup} lookup
  */
 function expandUrl(template, lookup) {
-  return template.replace(PLACEHOLDER, (_all, variable, fallback, offset) => {
-    const value = lookup(variable)
+  return replacePlaceholders(template, ({ name, fallback, start }) => {
+    const value = lookup(name)
     if (value === undefined || value === '') return fallback ?? ''
     if (value.includes('pc_')) return '\0'
-    if (ADDRESS_VARIABLE.test(variable) || /^\d{1,5}$/.test(value)) return value
-    return offset === 0 && /^https?:\/\//.test(value) ? value : '\0'
+    if (ADDRESS_VARIABLE.test(name) || /^\d{1,5}$/.test(value)) return value
+    return start === 0 && /^https?:\/\//.test(value) ? value : '\0'
   })
 }
 
@@ -245,8 +307,10 @@ export function parseBase(text) {
   const url = new URL(text)
   if (url.username !== '' || url.password !== '') return null
   if (url.protocol !== 'https:' && !(url.protocol === 'http:' && isLoopback(url.hostname))) return null
-  const prefix = url.pathname.replace(/\/mcp(?:\/bearer)?\/?$/, '').replace(/\/+$/, '')
-  return { base: `${url.origin}${prefix}`, origin: url.origin }
+  const path = url.pathname.replace(/\/mcp(?:\/bearer)?\/?$/, '')
+  let length = path.length
+  while (path[length - 1] === '/') length--
+  return { base: `${url.origin}${path.slice(0, length)}`, origin: url.origin }
 }
 
 /** @param {string} hostnameOfUrl as `URL.hostname` gives it: lower case, IPv6 in brackets */

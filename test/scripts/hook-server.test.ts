@@ -5,10 +5,11 @@ import type { ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { describe, type TestContext, test } from 'node:test'
-import { isNameServiceAlive } from '../../scripts/lib/hook-server.mjs'
+import { findAddress } from '../../scripts/lib/hook-server.mjs'
+import { createHttpClient } from '../../scripts/lib/http.mjs'
 import { createCertificate } from './certificate.ts'
 import { type HookAnswer, HookServer, runHook } from './hook-process.ts'
-import { Home } from './listener-process.ts'
+import { Home, TOKEN } from './listener-process.ts'
 
 /** What a hook may take at most, on a machine that has other things to do: it must not hang, how long exactly is measured elsewhere. */
 const PATIENCE_MS = 8_000
@@ -107,6 +108,58 @@ describe('a server that', { concurrency: 3 }, () => {
   })
 })
 
+test('a name service that answers one kind of question only is enough where that answer is an address', async (context) => {
+  const service = createSocket('udp4')
+  await new Promise<void>((resolve) => service.bind(0, '127.0.0.1', resolve))
+  context.after(() => service.close())
+  const answers = new Map<number, (question: Buffer) => Buffer>()
+  service.on('message', (question, { port, address }) => {
+    const answer = answers.get(question.readUInt16BE(question.length - 4))?.(question)
+    if (answer !== undefined) service.send(answer, port, address)
+  })
+  const at = [`127.0.0.1:${(service.address() as AddressInfo).port}`]
+  const [A, AAAA] = [1, 28]
+  answers.set(A, (question) => answerQuestion(question, A, Buffer.from([10, 1, 2, 3])))
+  assert.deepEqual(await findAddress('server.example', PATIENCE_MS, at), { address: '10.1.2.3' })
+  answers.set(A, (question) => answerQuestion(question, A, null))
+  answers.set(AAAA, (question) => answerQuestion(question, AAAA, Buffer.from(`${'00'.repeat(15)}01`, 'hex')))
+  assert.deepEqual(await findAddress('server.example', PATIENCE_MS, at), { address: '::1' })
+  answers.set(AAAA, (question) => answerQuestion(question, AAAA, null))
+  assert.deepEqual(await findAddress('server.example', PATIENCE_MS, at), {}, 'the system may know it from a file')
+  answers.delete(AAAA)
+  assert.equal(await findAddress('server.example', 300, at), null, 'the system would wait for the other answer')
+})
+
+/** RFC 1035 §4.1: the question again, with one record, or with none. The question may carry an additional record (EDNS). */
+function answerQuestion(question: Buffer, type: number, data: Buffer | null): Buffer {
+  const head = Buffer.from(question.subarray(0, 12))
+  head.writeUInt16BE(0x8180, 2)
+  head.writeUInt16BE(data === null ? 0 : 1, 6)
+  head.writeUInt32BE(0, 8)
+  const end = question.indexOf(0, 12) + 5
+  const record = Buffer.alloc(12)
+  record.writeUInt16BE(0xc00c, 0)
+  record.writeUInt16BE(type, 2)
+  record.writeUInt16BE(1, 4)
+  record.writeUInt32BE(60, 6)
+  record.writeUInt16BE(data?.length ?? 0, 10)
+  return Buffer.concat([head, question.subarray(12, end), ...(data === null ? [] : [record, data])])
+}
+
+test('a host whose address is known is not looked up, and its name is what the certificate must be for', async (context) => {
+  const { server: plain } = await setUp(context)
+  const tls = createCertificate()
+  const { server: secure } = await setUp(context, tls)
+  const client = createHttpClient()
+  const ask = (origin: string, host: string) => {
+    const url = `${origin.replace(/127\.0\.0\.1|localhost/, host)}/health`
+    return client.requestJson({ method: 'GET', url, token: TOKEN, timeoutMs: PATIENCE_MS, address: '127.0.0.1' })
+  }
+  assert.equal((await ask(plain.origin, 'server.example')).status, 200)
+  await assert.rejects(ask(secure.origin, 'server.example'), { code: /CERT|ALTNAME/ })
+  assert.equal(secure.requests.length, 0)
+})
+
 test('a name service that does not answer is noticed in time, and one that knows no name is alive', async (context) => {
   const silent = createSocket('udp4')
   await new Promise<void>((resolve) => silent.bind(0, '127.0.0.1', resolve))
@@ -121,9 +174,8 @@ test('a name service that does not answer is noticed in time, and one that knows
   })
   const at = (socket: typeof silent) => [`127.0.0.1:${(socket.address() as AddressInfo).port}`]
   const startedAt = performance.now()
-  assert.equal(await isNameServiceAlive('server.example', 200, at(silent)), false)
+  assert.equal(await findAddress('server.example', 200, at(silent)), null)
   assert.ok(performance.now() - startedAt < PATIENCE_MS)
-  assert.equal(await isNameServiceAlive('server.example', PATIENCE_MS, at(refusing)), true)
-  for (const host of ['localhost', '127.0.0.1', '[::1]'])
-    assert.equal(await isNameServiceAlive(host, 1, at(silent)), true)
+  assert.deepEqual(await findAddress('server.example', PATIENCE_MS, at(refusing)), {})
+  for (const host of ['localhost', '127.0.0.1', '[::1]']) assert.deepEqual(await findAddress(host, 1, at(silent)), {})
 })

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
-import { chown, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { chown, mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
@@ -265,4 +265,33 @@ test('PATCHCORD_URL and PATCHCORD_TOKEN go before any file', async (context) => 
   assert.deepEqual(found.identities, [{ base: 'https://pc.example', origin: 'https://pc.example', token: TOKEN }])
   const broken = await discover(root, {}, { url: 'https://pc.example', token: 'secret' })
   assert.deepEqual([broken.identities, broken.problem], [[], 'PATCHCORD_URL or PATCHCORD_TOKEN is not valid'])
+})
+
+test('a megabyte that is written to be slow is read in no time', async (context) => {
+  const length = 1_000_000
+  const slow = [
+    servers(`http://127.0.0.1/${'/'.repeat(length)}x`, `Bearer ${TOKEN}`),
+    servers(`\${A:-${'${A:-'.repeat(length / 5)}`, `Bearer ${TOKEN}`),
+    servers('https://a.example', '${A:-'.repeat(length / 5)),
+    servers('https://a.example', '${A'.repeat(length / 3)),
+    servers('https://a.example', `Bearer${' '.repeat(length)}x`),
+    servers('https://a.example', `$${'{A}$'.repeat(length / 4)}`),
+    servers(`$${'{A}$'.repeat(900)}`, `Bearer ${TOKEN}`),
+  ]
+  for (const content of slow) {
+    const before = process.cpuUsage()
+    const { identities, problem } = await discoverFrom(context, content, { A: 'a'.repeat(100_000) })
+    const { user } = process.cpuUsage(before)
+    assert.deepEqual([identities, problem], [[], MISSING], 'and names nobody')
+    assert.ok(user < 1_500_000, `${user} µs of processor time`)
+  }
+})
+
+test('a link to a file without end that says to be empty is over a mebibyte', {
+  skip: process.platform !== 'linux',
+}, async (context) => {
+  const root = await setUp(context)
+  await symlink('/proc/self/pagemap', join(root, '.mcp.json'))
+  const { identities, problem } = discover(root)
+  assert.deepEqual([identities, problem], [[], '.mcp.json parse error: over 1 MiB'])
 })
