@@ -4,10 +4,10 @@ import { join } from 'node:path'
 import { after, afterEach, before, describe, test } from 'node:test'
 import { callTool, type ModelReply, type ModelRequest, react } from './helpers/model.ts'
 import { isEvent, nameTool, readMessageId, Scene, searchTools } from './helpers/scene.ts'
+import { armListener, SUBSCRIBE_SKILL } from './helpers/subscribe.ts'
 
 /** Short, so that the watch expires while we look. */
 const EXPIRES_MS = 12_000
-const SKILL = /`timeout_ms`: `1800000`/
 const EXPIRED = /\[Monitor expired after /
 
 describe('claude -p with the plugin', () => {
@@ -18,14 +18,6 @@ describe('claude -p with the plugin', () => {
   })
   afterEach(() => scene.closeSessions())
   after(() => scene.close())
-
-  /** What the skill says, with a shorter watch. */
-  function arm({ text }: ModelRequest, timeoutMs: number): ModelReply {
-    const command = /`(node "[^"`]+\/scripts\/subscribe\.mjs")`/.exec(text)?.[1]
-    assert.ok(command, `the skill names the command: ${text}`)
-    assert.match(text, /`patchcord messages`/)
-    return callTool('Monitor', { command, description: 'patchcord messages', timeout_ms: timeoutMs })
-  }
 
   test('/patchcord:subscribe arms, wakes, arms again after expiry, and the turns of events may use our tools', async (t) => {
     const project = await scene.world.createProject(null)
@@ -41,15 +33,15 @@ describe('claude -p with the plugin', () => {
       isConnected: true,
       script: react([
         [
-          SKILL,
+          SUBSCRIBE_SKILL,
           [
             callTool('ToolSearch', { query: 'select:Monitor' }),
-            (request) => arm(request, EXPIRES_MS),
+            (request) => armListener(request, EXPIRES_MS),
             { text: 'armed' },
           ],
         ],
         [/<event>PATCHCORD: 1 new from alice/, answer],
-        [EXPIRED, [(request) => arm(request, 600_000), { text: 'armed again' }]],
+        [EXPIRED, [(request) => armListener(request, 600_000), { text: 'armed again' }]],
       ]),
     })
     const started = await model.waitForRequest(({ news }) => /Monitor started|requires approval/.test(news))
@@ -76,10 +68,10 @@ describe('claude -p with the plugin', () => {
       allow: [],
       script: react([
         [
-          SKILL,
+          SUBSCRIBE_SKILL,
           [
             callTool('ToolSearch', { query: 'select:Monitor' }),
-            (request) => arm(request, EXPIRES_MS),
+            (request) => armListener(request, EXPIRES_MS),
             searchTools('inbox'),
             callTool(nameTool('inbox')),
             { text: 'refused' },
