@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 
-const WAIT_MS = 60_000
+const WAIT_MS = 120_000
 const LOOK_MS = 100
 
 /** Looks until it is so; throws with what `describe` says of how it is instead. */
