@@ -25,7 +25,7 @@ export function readEnvironment(env: NodeJS.ProcessEnv = process.env): Environme
   return {
     settings,
     token: env.PATCHCORD_TOKEN || undefined,
-    configFolder: dirname(settings.originsFile),
+    configFolder: dirname(settings.trustFile),
     claudePlugins: claude === null ? null : join(claude, 'plugins'),
     lookup: (name) => env[name],
     forChild: (more = {}) => ({ ...env, ...more }),

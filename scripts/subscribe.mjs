@@ -5,20 +5,21 @@
  */
 import { readSettings } from './lib/config.mjs'
 import { Lines } from './lib/lines.mjs'
+import { monotonicMs } from './lib/node.mjs'
 import { Supervisor } from './lib/supervisor.mjs'
-import { monotonicMs, watchSurroundings } from './lib/surroundings.mjs'
+import { watchSurroundings } from './lib/surroundings.mjs'
 import { describeError, toOneLine } from './lib/text.mjs'
 
 /** What a reader of stderr that does not read may cost us. */
 const LOG_BYTES_MAX = 64 * 1024
 
 const USAGE =
-  'usage: node subscribe.mjs [--auto]   prints one line per wake; --auto: for plugins, speaks to trusted servers only'
+  'usage: node subscribe.mjs [--auto]   prints one line per wake; --auto: for plugins, acts as trusted agents only'
 
 const [option, ...more] = process.argv.slice(2)
 const isAuto = option === '--auto'
 if (option !== undefined && (!isAuto || more.length > 0)) {
-  // A mistyped --auto must not speak to a server that nobody trusts. stdout stays silent, whatever reads it.
+  // A mistyped --auto must not act as an agent that nobody trusts. stdout stays silent, whatever reads it.
   process.stderr.write(`subscribe: ${USAGE}\n`)
   process.exit(option === '--help' ? 0 : 1)
 }

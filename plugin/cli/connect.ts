@@ -2,6 +2,7 @@ import { join } from 'node:path'
 import { parseBase } from '../../scripts/lib/mcp-json.mjs'
 import { isRecord } from '../../scripts/lib/text.mjs'
 import { isTokenText } from '../../scripts/lib/tokens.mjs'
+import { toTrustId } from '../../scripts/lib/trust.mjs'
 import { getWhoami, type Server, type Whoami } from '../lib/api.ts'
 import { Connections, type Places } from '../lib/connections.ts'
 import { readStdin } from '../lib/content.ts'
@@ -24,7 +25,7 @@ export const verb: Verb = {
   help: `patchcord connect --server URL [--token-stdin] [--env NAME] [--allow] [--replace]
 
 Makes this folder an agent of a server: asks for the agent's token (or takes it from stdin or PATCHCORD_TOKEN, or keeps the
-one of this folder), checks it with the server, and only then writes ${FILE}, trusts the server, and keeps ${FILE} out of git.
+one of this folder), checks it with the server, and only then writes ${FILE}, trusts this agent of the server, and keeps ${FILE} out of git.
 patchcord disconnect undoes it.
 
   --token-stdin  the token is on stdin
@@ -122,7 +123,7 @@ async function findOwnToken(invocation: Invocation, address: Address): Promise<C
 
 function placesOf({ environment, output }: Invocation): Places {
   const { configFolder, settings } = environment
-  return { configFolder, originsFile: settings.originsFile, note: output.note }
+  return { configFolder, trustFile: settings.trustFile, note: output.note }
 }
 
 async function promptForToken(): Promise<string> {
@@ -167,7 +168,9 @@ async function planAndWrite(invocation: Invocation, wanted: Wanted, connections:
   const rules = options.allow === true ? await planAllowing(connections, invocation) : null
   const plans = [ignore, rules, entry].filter((plan): plan is Planned => plan !== null)
   const { agent, namespace } = wanted.who
-  await connections.connect({ folder, origin: wanted.origin, url: wanted.entry.url, agent, namespace }, plans)
+  const { origin, server } = wanted
+  const facts = { folder, origin, url: wanted.entry.url, agent, namespace, trustId: toTrustId(server) }
+  await connections.connect(facts, plans)
   const warnings = await describeWarnings({ file, next: entry.next, git, isLiteral: wanted.isLiteral })
   return { files: plans.map((plan) => plan.edit.file), warnings }
 }

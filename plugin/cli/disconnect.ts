@@ -12,7 +12,7 @@ The token stays valid: patchcord token revoke ID ends it.`,
   arity: [0, 0],
   async run({ environment, folder, output }) {
     const { configFolder, settings } = environment
-    const places = { configFolder, originsFile: settings.originsFile, note: output.note }
+    const places = { configFolder, trustFile: settings.trustFile, note: output.note }
     const { connection, files } = await Connections.use(places, async (connections) => {
       const found = connections.find(folder)
       if (found !== null)

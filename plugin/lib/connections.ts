@@ -1,6 +1,6 @@
 import { basename, dirname, join } from 'node:path'
-import { forgetOrigin, readOrigins, recordOrigin } from '../../scripts/lib/origins.mjs'
 import { isRecord } from '../../scripts/lib/text.mjs'
+import { forgetTrust, readTrusted, recordTrust } from '../../scripts/lib/trust.mjs'
 import { type Edit, type Planned, undoEdit } from './edits.ts'
 import { CommandError } from './errors.ts'
 import {
@@ -24,20 +24,22 @@ export interface Connection {
   url: string
   agent: string
   namespace: string
+  /** Under which it is trusted. */
+  trustId: string
   edits: Edit[]
 }
 
 interface State {
   version: 1
-  /** Origins that are trusted because of a connection, and of nothing else. */
-  origins: string[]
+  /** What is trusted because of a connection, and of nothing else. */
+  trusted: string[]
   connections: Connection[]
 }
 
 /** Where the user's own files are. */
 export interface Places {
   configFolder: string
-  originsFile: string
+  trustFile: string
   /** For people, while it takes its time. */
   note(line: string): void
 }
@@ -73,7 +75,7 @@ export class Connections {
     const text = await readPrivateFile(file)
     return new Connections(
       places,
-      text === null ? { version: 1, origins: [], connections: [] } : parseState(file, text),
+      text === null ? { version: 1, trusted: [], connections: [] } : parseState(file, text),
     )
   }
 
@@ -98,7 +100,7 @@ export class Connections {
     const leftOut = (old?.edits ?? []).filter((edit) => !plans.some((plan) => plan.edit.file === edit.file))
     const undone = await this.#undo(facts.folder, leftOut)
     await sweepFolders([...plans.map(({ edit }) => edit), ...leftOut])
-    const isTrusted = (await readOrigins(this.#places.originsFile)).has(facts.origin)
+    const isTrusted = readTrusted(this.#places.trustFile).has(facts.trustId)
     await makePrivateFolder(this.#backupFolder)
     await this.#change(async (journal) => {
       for (const { edit, before } of plans) {
@@ -106,7 +108,7 @@ export class Connections {
       }
       const others = this.#state.connections.filter(({ folder }) => folder !== facts.folder)
       this.#state.connections = [...others, { ...facts, edits: plans.map(({ edit }) => edit) }]
-      if (!isTrusted && !this.#state.origins.includes(facts.origin)) this.#state.origins.push(facts.origin)
+      if (!isTrusted && !this.#state.trusted.includes(facts.trustId)) this.#state.trusted.push(facts.trustId)
       await this.#save(journal)
       for (const { edit, bytes } of undone) await this.#restore(journal, edit, bytes)
       for (const { edit, next } of plans) {
@@ -114,8 +116,9 @@ export class Connections {
         const mode = edit.kind === 'ignore' ? PUBLIC_FILE : PRIVATE_FILE
         await journal.write(edit.file, next, mode, this.#seen.get(edit.file))
       }
-      await journal.watch(this.#places.originsFile, () => recordOrigin(this.#places.originsFile, facts.origin))
-      await this.#releaseOrigins(journal)
+      const { trustFile } = this.#places
+      await journal.watch(trustFile, () => recordTrust(trustFile, facts.trustId))
+      await this.#releaseTrust(journal)
     })
   }
 
@@ -126,18 +129,18 @@ export class Connections {
     await this.#change(async (journal) => {
       for (const { edit, bytes } of undone) await this.#restore(journal, edit, bytes)
       this.#state.connections = this.#state.connections.filter((each) => each !== connection)
-      await this.#releaseOrigins(journal)
+      await this.#releaseTrust(journal)
     })
     return undone.map(({ edit, bytes }) => ({ file: edit.file, isGone: bytes === null }))
   }
 
   async #change(work: (journal: Journal) => Promise<void>): Promise<void> {
-    const { connections, origins } = this.#state
+    const { connections, trusted } = this.#state
     try {
-      this.#state = { version: 1, connections, origins: [...origins] }
+      this.#state = { version: 1, connections, trusted: [...trusted] }
       await Journal.run(work)
     } catch (error) {
-      this.#state = { version: 1, connections, origins }
+      this.#state = { version: 1, connections, trusted }
       await removeEmptyFolder(this.#backupFolder)
       throw error
     }
@@ -157,12 +160,12 @@ export class Connections {
   }
 
   /** Trust that came with a connection goes with the last one. */
-  async #releaseOrigins(journal: Journal): Promise<void> {
-    const { originsFile } = this.#places
-    const used = new Set(this.#state.connections.map(({ origin }) => origin))
-    const unused = this.#state.origins.filter((origin) => !used.has(origin))
-    for (const origin of unused) await journal.watch(originsFile, () => forgetOrigin(originsFile, origin))
-    this.#state.origins = this.#state.origins.filter((origin) => used.has(origin))
+  async #releaseTrust(journal: Journal): Promise<void> {
+    const { trustFile } = this.#places
+    const used = new Set(this.#state.connections.map(({ trustId }) => trustId))
+    const unused = this.#state.trusted.filter((id) => !used.has(id))
+    for (const id of unused) await journal.watch(trustFile, () => forgetTrust(trustFile, id))
+    this.#state.trusted = this.#state.trusted.filter((id) => used.has(id))
     await this.#save(journal)
   }
 
@@ -197,7 +200,7 @@ async function sweepFolders(edits: readonly Edit[]): Promise<void> {
 function parseState(file: string, text: string): State {
   try {
     const json: unknown = JSON.parse(text)
-    if (isRecord(json) && json.version === 1 && Array.isArray(json.connections) && Array.isArray(json.origins)) {
+    if (isRecord(json) && json.version === 1 && Array.isArray(json.connections) && Array.isArray(json.trusted)) {
       return json as unknown as State
     }
   } catch {

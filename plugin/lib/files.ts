@@ -20,7 +20,7 @@ import { CommandError } from './errors.ts'
 const FILE_BYTES_MAX = 1024 * 1024
 /** Ours only: the names that this file, the lock and the record of trusted servers give. */
 const TEMPORARY =
-  /^(?:\.patchcord-[0-9a-f]{12}|\.(?:connections|\.mcp)\.json\.[0-9a-f]+|origins\.json\.\d+|connections\.lock\.[0-9a-f]{12})\.tmp$/
+  /^(?:\.patchcord-[0-9a-f]{12}|\.(?:connections|\.mcp)\.json\.[0-9a-f]+|trusted\.json\.\d+|connections\.lock\.[0-9a-f]{12})\.tmp$/
 const TEMPORARY_MS_MIN = 60_000
 const OTHERS_WRITE = 0o022
 

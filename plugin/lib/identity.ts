@@ -1,5 +1,5 @@
 import { discoverIdentities } from '../../scripts/lib/mcp-json.mjs'
-import { readOrigins } from '../../scripts/lib/origins.mjs'
+import { readTrusted, toTrustId } from '../../scripts/lib/trust.mjs'
 import { getWhoami, type Server, type Whoami } from './api.ts'
 import { canAsk, confirm, type Terminal } from './confirm.ts'
 import { CommandError } from './errors.ts'
@@ -22,7 +22,7 @@ export async function findServer(
 ): Promise<Server> {
   const { environment, folder, options, output } = invocation
   const { settings } = environment
-  const { identities, problem, notes } = await discoverIdentities({ folder, ...settings })
+  const { identities, problem, notes } = discoverIdentities({ folder, ...settings })
   for (const note of notes) output.note(`patchcord: ${note}`)
   if (identities.length === 0) {
     throw new CommandError('not_connected', `${capitalize(problem ?? 'there is no identity')}.`, {
@@ -38,22 +38,26 @@ export async function findServer(
 
 /**
  * A cloned repository names a server of its choice, on this machine too, where anybody may have opened a port, and could be
- * sent what an agent writes there, or the user's own token through `${VAR}`. So a server that nobody has connected to on
- * purpose is spoken to only when a person says so, for this one call.
+ * sent what an agent writes there, or the user's own token through `${VAR}`; or it holds the token of somebody else's agent.
+ * So who nobody has connected as on purpose is spoken for only when a person says so, for this one call.
  */
 async function checkTrust({ environment }: Invocation, identities: Identity[], terminal: Terminal): Promise<void> {
-  const trusted = await readOrigins(environment.settings.originsFile)
-  const strange = identities.filter(({ origin }) => !trusted.has(origin))
+  const trusted = readTrusted(environment.settings.trustFile)
+  const strange = identities.filter((identity) => !trusted.has(toTrustId(identity)))
   const [first] = strange
   if (first === undefined) return
   if (canAsk(terminal.input)) {
     const addresses = [...new Set(strange.map(({ base }) => base))].map((base) => cleanLabel(base)).join(', ')
-    const question = `.mcp.json names ${addresses}, which you have never connected to. Send your token and this call there?`
+    const question = `.mcp.json names ${addresses}, where you have not connected with this token. Send it and this call there?`
     if (await confirm(question, terminal)) return
   }
-  throw new CommandError('not_trusted', `${first.origin} in .mcp.json is not a server that you have connected to.`, {
-    hint: `If it is yours: patchcord connect --server ${first.origin} (or set PATCHCORD_URL and PATCHCORD_TOKEN).`,
-  })
+  throw new CommandError(
+    'not_trusted',
+    `.mcp.json names a token of ${first.origin} with which you have not connected.`,
+    {
+      hint: `If it is yours: patchcord connect --server ${first.origin} (or set PATCHCORD_URL and PATCHCORD_TOKEN).`,
+    },
+  )
 }
 
 async function chooseIdentity(identities: Identity[], wanted: string | null): Promise<Server> {

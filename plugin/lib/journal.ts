@@ -48,7 +48,7 @@ export class Journal {
   }
 
   /** Notes what somebody else's function does to a file. */
-  async watch(file: string, work: () => Promise<void>): Promise<void> {
+  async watch(file: string, work: () => Promise<void> | void): Promise<void> {
     const before = await readBytes(file)
     await work()
     this.#steps.push({ file, before, after: await readBytes(file) })

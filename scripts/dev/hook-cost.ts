@@ -5,6 +5,7 @@ import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
 import { HookServer, runProgram } from '../../test/scripts/hook-process.ts'
 import { TOKEN } from '../../test/scripts/listener-process.ts'
+import { toTrustId } from '../lib/trust.mjs'
 
 /**
  * `npm run bench:hook -- [--rounds 25]`: what a hook and the status line add to the start of Node itself (`node -e 0`), with a
@@ -55,8 +56,8 @@ export async function measureHookCosts(rounds: number): Promise<Cost[]> {
 
 async function prepare(root: string, servers: Record<Case['project'], HookServer>): Promise<void> {
   await mkdir(join(root, '.config/patchcord'), { recursive: true })
-  const origins = Object.values(servers).map(({ origin }) => origin)
-  await writeFile(join(root, '.config/patchcord/origins.json'), JSON.stringify({ origins }), { mode: 0o600 })
+  const trusted = Object.values(servers).map(({ origin }) => toTrustId({ base: origin, token: TOKEN }))
+  await writeFile(join(root, '.config/patchcord/trusted.json'), JSON.stringify({ trusted }), { mode: 0o600 })
   for (const [name, { origin }] of Object.entries(servers)) {
     await mkdir(join(root, name))
     const entry = { type: 'http', url: `${origin}/mcp`, headers: { Authorization: `Bearer ${TOKEN}` } }

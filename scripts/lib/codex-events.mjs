@@ -6,8 +6,8 @@ import { findCodex } from './codex-process.mjs'
 import { hasListener, isThreadId, listThreadFiles, readThread, removeThread, writeThread } from './codex-thread.mjs'
 import { isHumanPrompt } from './hook-input.mjs'
 import { discoverIdentities } from './mcp-json.mjs'
-import { readOrigins } from './origins.mjs'
 import { prepareRuntimeFolder } from './pidfile.mjs'
+import { readTrusted, toTrustId } from './trust.mjs'
 
 const LISTENER = fileURLToPath(new URL('../codex-listener.mjs', import.meta.url))
 
@@ -45,7 +45,7 @@ export async function noteEvent({ input, settings, isContinued = false }) {
   if (!isThreadId(thread) || typeof folder !== 'string' || !isKnown(name) || !settings.isListening) return
   const runtime = prepareRuntimeFolder(settings.runtimeFolders)
   const before = readThread(runtime, thread)
-  if (before === null && !(await isConfigured(folder, settings))) return
+  if (before === null && !isConfigured(folder, settings)) return
   const codex = findCodex()
   if (codex === null || codex.isOneTurn) return
   const { isOneTurn: _, ...process } = codex
@@ -66,16 +66,16 @@ function isKnown(name) {
   return typeof name === 'string' && Object.hasOwn(STATES, name)
 }
 
-/** Whether there is an identity whose server the user trusts: nothing is written or started for other projects. @param {string} folder @param {Settings} settings */
-async function isConfigured(folder, { pair, lookup, originsFile }) {
-  const { identities } = await discoverIdentities({ folder, pair, lookup })
-  const trusted = await readOrigins(originsFile)
-  return identities.some(({ origin }) => trusted.has(origin))
+/** Whether there is an identity that the user trusts: nothing is written or started for other projects. @param {string} folder @param {Settings} settings */
+function isConfigured(folder, { pair, lookup, trustFile }) {
+  const { identities } = discoverIdentities({ folder, pair, lookup })
+  const trusted = readTrusted(trustFile)
+  return identities.some((identity) => trusted.has(toTrustId(identity)))
 }
 
 /** @param {string} runtime @param {string} thread @param {string} folder @param {Settings} settings */
 async function startListener(runtime, thread, folder, settings) {
-  if (!(await isConfigured(folder, settings))) return
+  if (!isConfigured(folder, settings)) return
   const { log } = listThreadFiles(runtime, thread)
   const output = openSync(log, LOG_FLAGS, 0o600)
   try {

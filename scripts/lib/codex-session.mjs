@@ -1,4 +1,5 @@
 /** The life of a listener that works for one Codex thread: listens while that thread is the one to wake, and ends with it. */
+
 import { createApi } from './api.mjs'
 import { sleep } from './backoff.mjs'
 import { hasWindow } from './codex-process.mjs'
@@ -15,9 +16,10 @@ import {
 } from './codex-thread.mjs'
 import { CodexWaker } from './codex-waker.mjs'
 import { discoverIdentities } from './mcp-json.mjs'
-import { readOrigins } from './origins.mjs'
+import { monotonicMs } from './node.mjs'
 import { Supervisor } from './supervisor.mjs'
 import { describeError } from './text.mjs'
+import { readTrusted, toTrustId } from './trust.mjs'
 
 const LOOK_MS = 1_000
 /** Looking through all processes costs more. */
@@ -43,7 +45,7 @@ export class CodexSession {
   #isEnding = false
   #wasInWindowOfFolder = false
   #windowSeenAt = 0
-  #lookedAt = { wall: Date.now(), timers: performance.now() }
+  #lookedAt = { wall: Date.now(), timers: monotonicMs() }
 
   /** @param {SessionOptions} options */
   constructor(options) {
@@ -105,7 +107,7 @@ export class CodexSession {
    * window that was opened elsewhere and moved to this thread is only known to be some window.
    */
   #hasWindow() {
-    const now = performance.now()
+    const now = monotonicMs()
     if (this.#windowSeenAt !== 0 && now - this.#windowSeenAt < WINDOW_LOOK_MS) return true
     const isHere = hasWindow(this.#options.folder)
     this.#wasInWindowOfFolder ||= isHere
@@ -132,7 +134,7 @@ export class CodexSession {
 
   /** Clocks of timers stand still on Linux while the machine sleeps, and connections die. */
   #noticeSleep() {
-    const now = { wall: Date.now(), timers: performance.now() }
+    const now = { wall: Date.now(), timers: monotonicMs() }
     const passed = Math.max(now.wall - this.#lookedAt.wall, now.timers - this.#lookedAt.timers)
     this.#lookedAt = now
     if (passed - LOOK_MS > this.#options.settings.times.sleptMs) this.#supervisor?.reconnect()
@@ -158,9 +160,9 @@ export class CodexSession {
   async #countNew() {
     const { settings, folder, log } = this.#options
     try {
-      const { identities } = await discoverIdentities({ folder, pair: settings.pair, lookup: settings.lookup })
-      const trusted = await readOrigins(settings.originsFile)
-      const mine = identities.filter(({ origin }) => trusted.has(origin))
+      const { identities } = discoverIdentities({ folder, pair: settings.pair, lookup: settings.lookup })
+      const trusted = readTrusted(settings.trustFile)
+      const mine = identities.filter((identity) => trusted.has(toTrustId(identity)))
       const counts = await Promise.all(mine.map((identity) => countPending(identity, settings.times.httpMs)))
       return counts.reduce((sum, count) => sum + count, 0)
     } catch (error) {

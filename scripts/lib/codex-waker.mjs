@@ -3,7 +3,9 @@
  * turn for one that a person asked for, so they are few: none while a turn runs (the hooks tell of messages then), none for
  * messages that were fetched meanwhile, and at most 20 an hour.
  */
+
 import { sleep } from './backoff.mjs'
+import { monotonicMs } from './node.mjs'
 import { describeError, isName, toOneLine } from './text.mjs'
 
 const PREFIX = 'PATCHCORD: '
@@ -61,7 +63,7 @@ export class CodexWaker {
   constructor(options) {
     this.#options = options
     this.#times = options.times ?? WAKER_TIMES
-    this.#clock = options.clock ?? (() => performance.now())
+    this.#clock = options.clock ?? monotonicMs
     this.#tokens = this.#times.burst
     this.#refilledAt = this.#clock()
   }

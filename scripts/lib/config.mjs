@@ -1,7 +1,9 @@
 /** The one place that reads the environment: what the listener was told, as one frozen object. */
-import { hostname, tmpdir, userInfo } from 'node:os'
-import { isAbsolute, join } from 'node:path'
+import { getBuiltin } from './node.mjs'
 import { isRecord } from './text.mjs'
+
+const { hostname, tmpdir, userInfo } = getBuiltin('os')
+const { isAbsolute, join } = getBuiltin('path')
 
 /**
  * @typedef {{ readonly [name in 'httpMs' | 'handshakeMs' | 'heartbeatMs' | 'heartbeatReplyMs' | 'joinMs' | 'subscribedMs'
@@ -36,7 +38,7 @@ export const TIMES = Object.freeze({
   askAgainMs: 1_000,
   /** Standing by: how often the other listener is looked for, to take over within 5 s of its end. */
   standbyMs: 3_000,
-  /** `--auto`: how often .mcp.json and the trusted origins are looked at again. */
+  /** `--auto`: how often .mcp.json and the list of trusted identities are looked at again. */
   configMs: 15_000,
   /** The one clock of an idle listener: is the parent there, is the pidfile ours, did the machine sleep? */
   tickMs: 5_000,
@@ -64,7 +66,7 @@ export const TIMES = Object.freeze({
  * @property {string} machine
  * @property {number | null} clientPid the process that the listener works for, beside its parent
  * @property {string[]} runtimeFolders where the pidfile may live, best first
- * @property {string} originsFile the user's list of trusted origins
+ * @property {string} trustFile the user's list of trusted identities
  * @property {Times} times
  */
 
@@ -87,7 +89,7 @@ export function readSettings(env = process.env) {
     machine: toLabel(hostname()),
     clientPid: Number.isInteger(clientPid) && clientPid > 1 ? clientPid : null,
     runtimeFolders: listRuntimeFolders(env),
-    originsFile: join(findConfigFolder(env), 'origins.json'),
+    trustFile: join(findConfigFolder(env), 'trusted.json'),
     times: readTimes(env.PATCHCORD_LISTENER_TIMES),
   })
 }
@@ -113,7 +115,7 @@ function findConfigFolder(env) {
     : join(env.HOME || findHome(), '.config', 'patchcord')
 }
 
-/** A user without an entry in the list of users has none; no server is trusted then. */
+/** A user without an entry in the list of users has none; nobody is trusted then. */
 function findHome() {
   try {
     return userInfo().homedir

@@ -1,12 +1,14 @@
 /**
- * What each event of a client means: presence for the server, and notices for the model. Speaks to trusted servers only, as
+ * What each event of a client means: presence for the server, and notices for the model. Acts as trusted identities only, as
  * `--auto` does, and asks them for nothing that the listener of the project has written down.
  */
-import { readFileSync } from 'node:fs'
+
 import { isHumanPrompt, toLabel } from './hook-input.mjs'
 import { discoverIdentities } from './mcp-json.mjs'
-import { readOrigins } from './origins.mjs'
-import { prepareRuntimeFolder, readMemory, readStatus, toMemoryFile, toStatusKey } from './runtime-folder.mjs'
+import { getBuiltin } from './node.mjs'
+import { prepareRuntimeFolder, readMemory, readStatus, toMemoryFile } from './runtime-folder.mjs'
+import { toIdentityKey } from './tokens.mjs'
+import { readTrusted, toTrustId } from './trust.mjs'
 
 /** Requests of one hook are made at once; a project with more identities than this is none that people have. */
 const IDENTITIES_MAX = 4
@@ -24,7 +26,7 @@ const PAUSE_MS = 10_000
  * @typedef {object} Hook
  * @property {Record<string, unknown>} input
  * @property {string} client
- * @property {Identity[]} identities of trusted servers, at least one
+ * @property {Identity[]} identities trusted ones, at least one
  * @property {string} folder the runtime folder
  * @property {string} memoryFile what the hooks of this session have said
  * @property {() => Promise<HookServers>} connect
@@ -53,10 +55,10 @@ export async function answerHook({ input, client: name, settings }) {
   // What a session has started works for it, and the session is told itself.
   if (handle === undefined || typeof input.agent_id === 'string') return null
   const client = toLabel(name)
-  const { identities, isUntrusted } = await findIdentities(input, settings)
+  const { identities, untrusted } = findIdentities(input, settings)
   if (identities.length === 0) {
-    if (!isUntrusted || event !== 'SessionStart') return null
-    return toContext(event, (await loadTexts()).describeUntrusted(client))
+    if (untrusted === null || event !== 'SessionStart') return null
+    return toContext(event, (await loadTexts()).describeUntrusted(untrusted, client))
   }
   const session = toLabel(input.session_id)
   const folder = prepareRuntimeFolder(settings.runtimeFolders)
@@ -71,14 +73,20 @@ export async function answerHook({ input, client: name, settings }) {
   return await handle({ input, client, identities, folder, memoryFile, connect, who })
 }
 
-/** As the listener finds them. @param {Record<string, unknown>} input @param {import('./config.mjs').Settings} settings */
-async function findIdentities(input, { pair, lookup, originsFile }) {
+/**
+ * As the listener finds them.
+ * @param {Record<string, unknown>} input @param {import('./config.mjs').Settings} settings
+ * @returns {{ identities: Identity[], untrusted: import('./hook-texts.mjs').Untrusted | null }} untrusted: why there are none
+ */
+function findIdentities(input, { pair, lookup, trustFile }) {
   const folder = lookup('CLAUDE_PROJECT_DIR') || (typeof input.cwd === 'string' ? input.cwd : process.cwd())
-  const { identities } = await discoverIdentities({ folder, pair, lookup })
-  if (identities.length === 0) return { identities, isUntrusted: false }
-  const trusted = await readOrigins(originsFile)
-  const known = identities.filter(({ origin }) => trusted.has(origin)).slice(0, IDENTITIES_MAX)
-  return { identities: known, isUntrusted: known.length === 0 }
+  const { identities } = discoverIdentities({ folder, pair, lookup })
+  if (identities.length === 0) return { identities, untrusted: null }
+  const trusted = readTrusted(trustFile)
+  const known = identities.filter((identity) => trusted.has(toTrustId(identity))).slice(0, IDENTITIES_MAX)
+  if (known.length > 0) return { identities: known, untrusted: null }
+  const isServerKnown = identities.some(({ base }) => [...trusted].some((id) => id.startsWith(`${base} `)))
+  return { identities: [], untrusted: isServerKnown ? 'token' : 'server' }
 }
 
 /** PATCHCORD_HOOK_MS is for servers that are far away. @param {import('./config.mjs').Settings} settings */
@@ -105,7 +113,7 @@ async function introduce({ client, connect, folder }, identity) {
     servers.findVersion(identity),
   ])
   const { describeIdentity, describeVersions } = await loadTexts()
-  const own = JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8')).version
+  const own = JSON.parse(getBuiltin('fs').readFileSync(new URL('../../package.json', import.meta.url), 'utf8')).version
   const [self, version] = await answers
   if (self === null) return []
   const versions = describeVersions(own, version)
@@ -167,7 +175,7 @@ async function reportPresence({ connect, identities, who }, state, isHuman = fal
 async function findNews({ folder, memoryFile, identities, connect }, kinds, isAsked) {
   const { peeks } = readMemory(memoryFile)
   const looks = identities.map(async (identity) => {
-    const known = { peek: peeks[toStatusKey(identity)], status: await readStatus(folder, identity) }
+    const known = { peek: peeks[toIdentityKey(identity)], status: await readStatus(folder, identity) }
     if (!isAsked(known)) return []
     const look = lookInto(await connect(), identity)
     // While the server thinks, there is time for what comes after it.
@@ -211,7 +219,7 @@ async function lookInto(servers, identity) {
 function toPeeks(looks) {
   const entries = looks.map(({ identity, at, inbox }) => {
     const { agent = '', namespace = '', pending = null } = inbox ?? {}
-    return [toStatusKey(identity), { at, new: pending?.length ?? -1, agent, namespace }]
+    return [toIdentityKey(identity), { at, new: pending?.length ?? -1, agent, namespace }]
   })
   return Object.fromEntries(entries)
 }

@@ -1,8 +1,8 @@
 /** What a client tells its hook, on stdin. */
-import { fstatSync, readSync } from 'node:fs'
-import { Socket } from 'node:net'
-import { isatty } from 'node:tty'
+import { getBuiltin, monotonicMs } from './node.mjs'
 import { isRecord } from './text.mjs'
+
+const { fstatSync, readSync } = getBuiltin('fs')
 
 /** Above this, as with the result of a tool that has read a large file, the event is not understood and nothing is said. */
 const INPUT_BYTES_MAX = 32 * 1024 * 1024
@@ -22,9 +22,10 @@ const MACHINE_PROMPT = /^\s*(?:<task-notification>|PATCHCORD: )/
  */
 export function readInput() {
   // A person's terminal tells no event.
-  if (isatty(0)) return null
-  makeNonBlocking()
-  const deadline = performance.now() + READ_MS_MAX
+  const stats = fstatSync(0)
+  if (stats.isCharacterDevice()) return null
+  makeNonBlocking(stats)
+  const deadline = monotonicMs() + READ_MS_MAX
   /** @type {Buffer[]} */
   const chunks = []
   let length = 0
@@ -43,22 +44,25 @@ export function readInput() {
   return parseEvent(chunks)
 }
 
-/** A read that blocks is ended by no timer. Node has no cheaper way to this for what it starts children with. */
-function makeNonBlocking() {
-  const stats = fstatSync(0)
+/**
+ * A read that blocks is ended by no timer. Node has no cheaper way to this for what it starts children with.
+ * @param {import('node:fs').Stats} stats of stdin
+ */
+function makeNonBlocking(stats) {
   if (process.platform === 'win32' || !(stats.isFIFO() || stats.isSocket())) return
+  const { Socket } = getBuiltin('net')
   // Not process.stdin, which would begin to read. The descriptor lives on; an idle socket must not keep the process.
   new Socket({ fd: 0, readable: false, writable: false }).unref()
 }
 
 /**
- * @param {number} deadline as performance.now()
+ * @param {number} deadline as monotonicMs counts
  * @returns {Buffer | null} null: the end. Read synchronously, as `process.stdin` costs several milliseconds.
  */
 function readChunk(deadline) {
   const chunk = Buffer.allocUnsafe(CHUNK_BYTES)
-  const startedAt = performance.now()
-  for (let now = startedAt; now < deadline; now = performance.now()) {
+  const startedAt = monotonicMs()
+  for (let now = startedAt; now < deadline; now = monotonicMs()) {
     try {
       const length = readSync(0, chunk)
       return length === 0 ? null : chunk.subarray(0, length)

@@ -3,9 +3,11 @@
  * tools, so a change is made under a lock. Whoever cannot remember says nothing: a notice that repeats itself for ever is worse
  * than one that is missed.
  */
-import { closeSync, lstatSync, openSync, readdirSync, renameSync, rmSync, writeSync } from 'node:fs'
-import { join } from 'node:path'
+import { getBuiltin } from './node.mjs'
 import { readMemory } from './runtime-folder.mjs'
+
+const { closeSync, lstatSync, openSync, readdirSync, renameSync, rmSync, writeSync } = getBuiltin('fs')
+const { join } = getBuiltin('path')
 
 const IDS_MAX = 1_000
 const PEEKS_MAX = 16

@@ -1,5 +1,7 @@
 /** What a hook asks servers for, within a time that nobody notices, and without a word where no answer comes. */
+
 import { createHttpClient } from './http.mjs'
+import { monotonicMs } from './node.mjs'
 import { isName, isRecord } from './text.mjs'
 
 /** Ids are only compared here. */
@@ -62,8 +64,8 @@ export class HookServers {
    * @returns {Promise<Record<string, unknown> | null>} null: refused, late, or not an object
    */
   async #call(identity, method, path, body) {
-    this.#endsAt ??= performance.now() + this.#budgetMs
-    const leftMs = Math.ceil(this.#endsAt - performance.now())
+    this.#endsAt ??= monotonicMs() + this.#budgetMs
+    const leftMs = Math.ceil(this.#endsAt - monotonicMs())
     if (leftMs <= 0) return null
     /** @type {NodeJS.Timeout | undefined} */
     let timer

@@ -5,6 +5,7 @@ const NAMES_MAX = 5
 
 /**
  * @typedef {{ agent: string, namespace: string, from: unknown[] }} Mail new messages of one identity, by their senders
+ * @typedef {'server' | 'token'} Untrusted nothing of this server, or not this token of it
  */
 
 /** `2 new messages for backend@acme, from alice, bob` @param {Mail} mail */
@@ -33,10 +34,10 @@ export function describeIdentity({ agent, namespace, isWakeable, client }) {
 const LISTENERS =
   " (the plugin's listener starts by itself in an interactive session; /patchcord:subscribe starts one elsewhere)"
 
-/** @param {string} client */
-export function describeUntrusted(client) {
+/** @param {Untrusted} what @param {string} client */
+export function describeUntrusted(what, client) {
   const byHand = client === 'claude-code' ? '/patchcord:subscribe once or patchcord connect' : 'patchcord connect'
-  return `Patchcord: server not trusted yet: run ${byHand}`
+  return `Patchcord: ${what} not trusted yet: run ${byHand}`
 }
 
 /**

@@ -3,7 +3,9 @@
  * head announces it. For our calls and for the WebSocket handshake. node:http knows all of it, too, but a listener would pay for
  * its agents, servers and streams at every start.
  */
-import { connect as connectTcp, isIP } from 'node:net'
+import { getBuiltin } from './node.mjs'
+
+const { connect: connectTcp, isIP } = getBuiltin('net')
 
 export const HEAD_BYTES_MAX = 64 * 1024
 const END = '\r\n\r\n'

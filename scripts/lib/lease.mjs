@@ -3,7 +3,7 @@
  * line that was written. A listener that no longer hears keeps it for as long as a reconnect may take, and then gives it back:
  * what it still finds in the inbox it tells of, but nobody is to count on that. A lease call that fails never harms the listening.
  */
-import { monotonicMs } from './surroundings.mjs'
+import { monotonicMs } from './node.mjs'
 import { describeError } from './text.mjs'
 
 /** The database takes one row per id; a call stays small. */

@@ -3,7 +3,7 @@
  * made of counts and names only. Claude Code's Monitor suppresses and then stops what is faster than a bucket of 10 lines
  * with one more every 2 s; what comes faster is counted into the next line.
  */
-import { monotonicMs } from './surroundings.mjs'
+import { monotonicMs } from './node.mjs'
 import { isName, toOneLine } from './text.mjs'
 
 const PREFIX = 'PATCHCORD: '

@@ -1,9 +1,10 @@
 /** Finds the Patchcord identities of a project in `.mcp.json`, without trusting the file further than needed. */
-// Not node:fs: what it exports loads more than the start needs.
-import { constants, lstat, open } from 'node:fs/promises'
-import { dirname, join } from 'node:path'
+import { getBuiltin } from './node.mjs'
 import { isRecord, toOneLine } from './text.mjs'
 import { isTokenText } from './tokens.mjs'
+
+const fs = getBuiltin('fs')
+const { dirname, join } = getBuiltin('path')
 
 const FILE_BYTES_MAX = 1024 * 1024
 const LOOPBACK = /^(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])$/
@@ -39,9 +40,9 @@ function getOwnUid() {
  * the repository root (only the folder itself outside of a repository); the nearest entry of a name wins. What belongs to
  * another user counts for nothing: in a folder like /tmp anybody can put a repository around ours.
  * @param {{ folder: string, pair: { url: string, token: string } | null, lookup: Lookup, uid?: number | null }} input
- * @returns {Promise<Discovery>}
+ * @returns {Discovery}
  */
-export async function discoverIdentities({ folder, pair, lookup, uid = getOwnUid() }) {
+export function discoverIdentities({ folder, pair, lookup, uid = getOwnUid() }) {
   if (pair !== null) return discoverPair(pair)
   /** @type {Map<string, unknown>} */
   const entries = new Map()
@@ -50,8 +51,8 @@ export async function discoverIdentities({ folder, pair, lookup, uid = getOwnUid
   let problem = `no .mcp.json in ${folder}`
   let isBroken = false
   let fingerprint = ''
-  for (const file of await listCandidates(folder, uid)) {
-    const found = await readMcpJson(file, uid)
+  for (const file of listCandidates(folder, uid)) {
+    const found = readMcpJson(file, uid)
     if (found === null) continue
     fingerprint += `${file} ${found.fingerprint}\n`
     if (found.isStrange) {
@@ -84,15 +85,24 @@ function discoverPair({ url, token }) {
   }
 }
 
-/** @param {string} folder @param {number | null} uid @returns {Promise<string[]>} nearest first */
-async function listCandidates(folder, uid) {
+/** @param {string} folder @param {number | null} uid @returns {string[]} nearest first */
+function listCandidates(folder, uid) {
   const files = []
   for (let current = folder; ; current = dirname(current)) {
     files.push(join(current, '.mcp.json'))
     // `.git` is a folder in a clone and a file in a worktree or submodule.
-    const git = await lstat(join(current, '.git')).catch(() => null)
+    const git = lstatOrNull(join(current, '.git'))
     if (git !== null && isOurs(git, uid)) return files
     if (git !== null || dirname(current) === current) return files.slice(0, 1)
+  }
+}
+
+/** @param {string} path */
+function lstatOrNull(path) {
+  try {
+    return fs.lstatSync(path, { throwIfNoEntry: false }) ?? null
+  } catch {
+    return null
   }
 }
 
@@ -103,28 +113,28 @@ function isOurs(stats, uid) {
 
 /**
  * @param {string} file @param {number | null} uid
- * @returns {Promise<{ servers: Record<string, unknown>, problem: string | null, fingerprint: string, isStrange?: boolean } | null>}
+ * @returns {{ servers: Record<string, unknown>, problem: string | null, fingerprint: string, isStrange?: boolean } | null}
  *   null: no such file
  */
-async function readMcpJson(file, uid) {
+function readMcpJson(file, uid) {
   let handle
   try {
     // O_NONBLOCK: a named pipe in a cloned repository must not hold us for ever.
-    handle = await open(file, constants.O_RDONLY | (constants.O_NONBLOCK ?? 0))
+    handle = fs.openSync(file, fs.constants.O_RDONLY | (fs.constants.O_NONBLOCK ?? 0))
   } catch (error) {
     const code = error instanceof Error && 'code' in error ? String(error.code) : 'unreadable'
     if (code === 'ENOENT' || code === 'ENOTDIR') return null
     return { servers: {}, problem: `.mcp.json parse error: ${code}`, fingerprint: code }
   }
   try {
-    const stats = await handle.stat()
+    const stats = fs.fstatSync(handle)
     const fingerprint = `${stats.ino} ${stats.size} ${stats.mtimeMs} ${stats.uid}`
     if (!isOurs(stats, uid)) return { servers: {}, problem: null, fingerprint, isStrange: true }
     if (!stats.isFile()) return { servers: {}, problem: '.mcp.json parse error: not a file', fingerprint }
     if (stats.size > FILE_BYTES_MAX) return { servers: {}, problem: '.mcp.json parse error: over 1 MiB', fingerprint }
-    return { ...parseMcpJson(await handle.readFile('utf8')), fingerprint }
+    return { ...parseMcpJson(fs.readFileSync(handle, 'utf8')), fingerprint }
   } finally {
-    await handle.close()
+    fs.closeSync(handle)
   }
 }
 

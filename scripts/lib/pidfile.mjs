@@ -3,12 +3,14 @@
  * The file holds three lines: pid, start time of that process, identity. A pid alone is not believed, as pids are reused.
  */
 import { createHash, randomBytes } from 'node:crypto'
-import { linkSync, lstatSync, readFileSync, unlinkSync, writeFileSync } from 'node:fs'
-import { join } from 'node:path'
+import { getBuiltin } from './node.mjs'
 import { readStartTime } from './processes.mjs'
 import { isAlive } from './surroundings.mjs'
 
 export { prepareRuntimeFolder } from './runtime-folder.mjs'
+
+const { linkSync, lstatSync, readFileSync, unlinkSync, writeFileSync } = getBuiltin('fs')
+const { join } = getBuiltin('path')
 
 const TRIES_MAX = 200
 const TRY_AGAIN_MS = 5

@@ -1,5 +1,7 @@
 /** When a process of this machine started. */
-import { readFileSync } from 'node:fs'
+import { getBuiltin } from './node.mjs'
+
+const { readFileSync } = getBuiltin('fs')
 
 /** Only where there is no /proc: it takes its time to load. */
 const childProcess = /^(?:linux|win32)$/.test(process.platform) ? null : await import('node:child_process')

@@ -5,10 +5,12 @@
  * know the agent's name. Beside it what the hooks of a session have said, `hook_<session>.json`. One module, since each costs a
  * hook a millisecond to load.
  */
-import { lstatSync, mkdirSync, readdirSync, readFileSync } from 'node:fs'
-import { dirname, join } from 'node:path'
+import { getBuiltin } from './node.mjs'
 import { isName, isRecord } from './text.mjs'
-import { checksumToken } from './tokens.mjs'
+import { toIdentityKey } from './tokens.mjs'
+
+const { lstatSync, mkdirSync, readdirSync, readFileSync } = getBuiltin('fs')
+const { dirname, join } = getBuiltin('path')
 
 const STATUS_BYTES_MAX = 16 * 1024
 const MEMORY_BYTES_MAX = 256 * 1024
@@ -69,18 +71,9 @@ function isOwnFolder(path) {
   }
 }
 
-/**
- * Stands for one identity in file names. 32 bits of a checksum: nothing is kept apart by it but the identities of one user,
- * and node:crypto would cost a hook 5 ms. It tells nothing of use about a token of 256 random bits.
- * @param {{ base: string, token: string }} identity
- */
-export function toStatusKey({ base, token }) {
-  return checksumToken(`${base} ${token}`)
-}
-
 /** @param {string} folder @param {{ base: string, token: string }} identity @returns {Promise<ReadStatus | null>} the newest */
 export async function readStatus(folder, identity) {
-  const ending = `_${toStatusKey(identity)}.json`
+  const ending = `_${toIdentityKey(identity)}.json`
   const names = listNames(folder).filter((name) => name.startsWith('status_') && name.endsWith(ending))
   // An agent that was renamed has left a file of its old name.
   const found = names.map((name) => readStatusFile(join(folder, name))).filter((status) => status !== null)

@@ -1,7 +1,7 @@
 /** One connection to Realtime, from the handshake to the first failure: socket, topics, heartbeat, fresh tickets. */
 import { ApiError, readRetryAfterMs } from './api.mjs'
+import { monotonicMs } from './node.mjs'
 import { Phoenix } from './phoenix.mjs'
-import { monotonicMs } from './surroundings.mjs'
 import { describeError, toOneLine } from './text.mjs'
 import { WebSocketClient } from './ws.mjs'
 

@@ -1,8 +1,9 @@
 /** The text of the status line. */
 import { toLabel } from './hook-input.mjs'
 import { discoverIdentities } from './mcp-json.mjs'
-import { prepareRuntimeFolder, readMemory, readStatus, toMemoryFile, toStatusKey } from './runtime-folder.mjs'
+import { prepareRuntimeFolder, readMemory, readStatus, toMemoryFile } from './runtime-folder.mjs'
 import { isRecord } from './text.mjs'
+import { toIdentityKey } from './tokens.mjs'
 
 const IDENTITIES_MAX = 4
 
@@ -14,12 +15,12 @@ const IDENTITIES_MAX = 4
 export async function describeStatus(input, { pair, lookup, runtimeFolders }) {
   const project = isRecord(input.workspace) ? input.workspace.project_dir : undefined
   const folder = [project, input.cwd].find((path) => typeof path === 'string' && path !== '') ?? process.cwd()
-  const { identities } = await discoverIdentities({ folder: String(folder), pair, lookup })
+  const { identities } = discoverIdentities({ folder: String(folder), pair, lookup })
   if (identities.length === 0) return ''
   const runtime = prepareRuntimeFolder(runtimeFolders)
   const { peeks } = readMemory(toMemoryFile(runtime, toLabel(input.session_id)))
   const parts = identities.slice(0, IDENTITIES_MAX).map(async (identity) => {
-    return describeIdentity(await readStatus(runtime, identity), peeks[toStatusKey(identity)])
+    return describeIdentity(await readStatus(runtime, identity), peeks[toIdentityKey(identity)])
   })
   return (await Promise.all(parts)).join(' | ')
 }

@@ -1,9 +1,12 @@
 /** The listener's side of the status that hooks and the status line read. */
-import { renameSync, rmSync, writeFileSync } from 'node:fs'
-import { join } from 'node:path'
+import { getBuiltin, monotonicMs } from './node.mjs'
 import { readStartTime } from './processes.mjs'
-import { readStatusFile, toStatusKey } from './runtime-folder.mjs'
+import { readStatusFile } from './runtime-folder.mjs'
 import { describeError } from './text.mjs'
+import { toIdentityKey } from './tokens.mjs'
+
+const { renameSync, rmSync, writeFileSync } = getBuiltin('fs')
+const { join } = getBuiltin('path')
 
 /** No more than one write in this time. */
 const WRITE_MS = 1_000
@@ -31,7 +34,7 @@ export class StatusWriter {
    *   log: (text: string) => void }} options names that have passed the pattern
    */
   constructor({ folder, identity, agent, namespace, log }) {
-    this.#file = join(folder, `status_${namespace}_${agent}_${toStatusKey(identity)}.json`)
+    this.#file = join(folder, `status_${namespace}_${agent}_${toIdentityKey(identity)}.json`)
     this.#who = { agent, namespace, server: identity.base, pid: process.pid }
     this.#log = log
   }
@@ -44,14 +47,14 @@ export class StatusWriter {
     return {
       compare: (pending) => {
         // An answer may have been on its way while a message was heard of: too many costs a hook a question, too few silence.
-        const since = performance.now() - ANSWER_MS_MAX
+        const since = monotonicMs() - ANSWER_MS_MAX
         const heard = [...this.#new].filter(([, heardAt]) => heardAt > since)
         this.#new = new Map([...pending.map(({ id }) => /** @type {const} */ ([id, 0])), ...heard])
         this.#plan()
         return announcements.compare(pending)
       },
       hear: (message) => {
-        this.#new.set(message.id, performance.now())
+        this.#new.set(message.id, monotonicMs())
         this.#plan()
         announcements.hear(message)
       },
@@ -74,13 +77,13 @@ export class StatusWriter {
 
   #plan() {
     if (this.#timer !== undefined) return
-    const wait = Math.max(0, this.#writtenAt + WRITE_MS - performance.now())
+    const wait = Math.max(0, this.#writtenAt + WRITE_MS - monotonicMs())
     this.#timer = setTimeout(() => this.#write(), wait)
   }
 
   #write() {
     this.#timer = undefined
-    this.#writtenAt = performance.now()
+    this.#writtenAt = monotonicMs()
     const state = { started: this.#started, connected: this.#isConnected, new: this.#new.size }
     const json = { ...this.#who, ...state, updated_at: new Date().toISOString() }
     const temporary = `${this.#file}.${process.pid}.tmp`

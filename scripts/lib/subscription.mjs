@@ -6,8 +6,8 @@
 import { isMessageId } from './api.mjs'
 import { createBackoff, sleep, spreadAskedWait } from './backoff.mjs'
 import { InboxCheck } from './inbox-check.mjs'
+import { monotonicMs } from './node.mjs'
 import { runSession } from './session.mjs'
-import { monotonicMs } from './surroundings.mjs'
 import { isRecord } from './text.mjs'
 import { getTicketWithRetry } from './ticket.mjs'
 

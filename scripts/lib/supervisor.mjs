@@ -1,6 +1,6 @@
 /**
  * The two modes. By hand: what the project's configuration names is listened for, every problem is told, and the process ends
- * when nothing is left to do. `--auto`: it never ends by itself, speaks to trusted origins only, and follows changes of the
+ * when nothing is left to do. `--auto`: it never ends by itself, acts as trusted identities only, and follows changes of the
  * configuration.
  */
 import { sleep } from './backoff.mjs'
@@ -48,7 +48,7 @@ export class Supervisor {
 
   /** @returns {Promise<number>} the exit code */
   async runByHand() {
-    const discovery = await this.#discover()
+    const discovery = this.#discover()
     for (const note of discovery.notes) this.#options.log(note)
     if (discovery.problem !== null) {
       await this.#tellFatal(discovery.problem)
@@ -66,7 +66,7 @@ export class Supervisor {
     let fingerprint = ''
     while (!this.#isStopping) {
       try {
-        const discovery = await this.#discover()
+        const discovery = this.#discover()
         if (discovery.fingerprint !== fingerprint) {
           fingerprint = discovery.fingerprint
           this.#failed.clear()
@@ -113,9 +113,9 @@ export class Supervisor {
 
   /** Starts what is new and trusted, stops what is gone. @param {Discovery} discovery */
   async #follow({ identities, isBroken }) {
-    const { readOrigins } = await import('./origins.mjs')
-    const trusted = await readOrigins(this.#options.settings.originsFile)
-    const chosen = this.#choose(identities.filter(({ origin }) => trusted.has(origin)))
+    const { readTrusted, toTrustId } = await import('./trust.mjs')
+    const trusted = readTrusted(this.#options.settings.trustFile)
+    const chosen = this.#choose(identities.filter((identity) => trusted.has(toTrustId(identity))))
     const wanted = new Map(chosen.map((one) => [toKey(one), one]))
     for (const [key, listener] of this.#listeners) {
       // A file that is being edited may be half written; it names nobody and dismisses nobody.
@@ -168,7 +168,7 @@ export class Supervisor {
       isAuto,
       lines,
       log,
-      onAccepted: () => (isAuto ? Promise.resolve() : this.#record(identity.origin)),
+      onAccepted: () => (isAuto ? Promise.resolve() : this.#record(identity)),
       onState: (state) => this.#noteState(state),
     })
   }
@@ -178,13 +178,13 @@ export class Supervisor {
     if (state.kind === 'standing by') this.#options.log(`standing by: already running (pid ${state.pid})`)
   }
 
-  /** @param {string} origin */
-  #record(origin) {
+  /** @param {Identity} identity */
+  #record(identity) {
     const { settings, log } = this.#options
     this.#recording = this.#recording
-      .then(() => import('./origins.mjs'))
-      .then(({ recordOrigin }) => recordOrigin(settings.originsFile, origin))
-      .catch((error) => log(`cannot record the server as trusted: ${describeError(error)}`))
+      .then(() => import('./trust.mjs'))
+      .then(({ recordTrust, toTrustId }) => recordTrust(settings.trustFile, toTrustId(identity)))
+      .catch((error) => log(`cannot record this identity as trusted: ${describeError(error)}`))
     return this.#recording
   }
 

@@ -1,10 +1,5 @@
-/** What a listener lives in: time, its parent and its client, a machine that may sleep. Loaded first, so it needs nothing. */
-
-/** Milliseconds of a clock that nobody sets. `performance` is the same and a millisecond of start-up. */
-export function monotonicMs() {
-  const [seconds, nanoseconds] = process.hrtime()
-  return seconds * 1000 + nanoseconds / 1e6
-}
+/** What a listener lives in: its parent and its client, a machine that may sleep. */
+import { monotonicMs } from './node.mjs'
 
 /**
  * @param {number} pid

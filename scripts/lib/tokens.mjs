@@ -27,6 +27,16 @@ export function checksumToken(secret) {
   return digits
 }
 
+/**
+ * Stands for an identity where its token must not be seen: in the names of runtime files and in the list of trusted identities.
+ * 32 bits of a checksum, as node:crypto would cost a hook 5 ms. Enough for both: nobody but the user can read a key, so who
+ * wants another token to pass for a known one has to guess; and it tells nothing of use about a token of 256 random bits.
+ * @param {{ base: string, token: string }} identity
+ */
+export function toIdentityKey({ base, token }) {
+  return checksumToken(`${base} ${token}`)
+}
+
 /** CRC-32 of ISO 3309 (polynomial 0xEDB88320 reflected), bit by bit: zlib.crc32 is missing in Node 20. @param {string} text */
 function crc32(text) {
   let crc = 0xffffffff

@@ -8,7 +8,7 @@ import { readEnvironment } from '../../plugin/env.ts'
 import type { Keyboard } from '../../plugin/lib/confirm.ts'
 import { findServer } from '../../plugin/lib/identity.ts'
 import { createOutput } from '../../plugin/lib/output.ts'
-import { recordOrigin } from '../../scripts/lib/origins.mjs'
+import { recordTrust, toTrustId } from '../../scripts/lib/trust.mjs'
 import { Machine, makeToken } from './command.ts'
 
 const TOKEN = makeToken('a')
@@ -58,13 +58,16 @@ describe('a server of .mcp.json that was never connected to', () => {
       const terminal = new Terminal(answer)
       assert.equal((await find(terminal)).base, 'http://localhost:9')
       assert.equal(terminal.shown.match(/\[y\/N\]/g)?.length, 1)
-      assert.match(terminal.shown, /\.mcp\.json names http:\/\/localhost:9, which you have never connected to/)
+      assert.match(
+        terminal.shown,
+        /\.mcp\.json names http:\/\/localhost:9, where you have not connected with this token/,
+      )
       assert.equal(terminal.listenerCount('data') + terminal.listenerCount('end'), 0)
     }
     for (const answer of ['\r', 'n\n', 'yesterday\n', `${'y'.repeat(1_000)}`, null]) {
       await assert.rejects(find(new Terminal(answer)), REFUSED)
     }
-    assert.ok(!Object.keys(await machine.listFiles()).some((file) => file.includes('origins')))
+    assert.ok(!Object.keys(await machine.listFiles()).some((file) => file.includes('trusted')))
   })
 
   test('is refused without a terminal, or when its input is used up', async (context) => {
@@ -86,7 +89,7 @@ describe('a server of .mcp.json that was never connected to', () => {
     const terminal = Object.assign(new Terminal(null), { isTTY: false })
     const pair = { PATCHCORD_URL: 'http://localhost:9', PATCHCORD_TOKEN: TOKEN }
     assert.equal((await find(terminal, pair)).base, 'http://localhost:9')
-    await recordOrigin(join(machine.configFolder, 'origins.json'), 'http://localhost:9')
+    recordTrust(join(machine.configFolder, 'trusted.json'), toTrustId({ base: 'http://localhost:9', token: TOKEN }))
     assert.equal((await find(terminal)).base, 'http://localhost:9')
   })
 })

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { readFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
-import { recordOrigin } from '../../scripts/lib/origins.mjs'
+import { recordTrust, toTrustId } from '../../scripts/lib/trust.mjs'
 import { call, startTestApp, type TestApp } from '../helpers/app.ts'
 import { createTestDatabase, type TestDatabase } from '../helpers/database.ts'
 import { type SeededAgent, seed } from '../helpers/seed.ts'
@@ -269,7 +269,13 @@ describe('the command line', () => {
     const strange = await machine.run(['inbox', '--json'])
     assert.deepEqual([strange.code, strange.json.error.code], [1, 'not_trusted'], 'this machine is no exception')
     assert.match(strange.json.error.hint, /patchcord connect --server http:\/\/127\.0\.0\.1:\d+ /)
-    await recordOrigin(join(machine.configFolder, 'origins.json'), new URL(app.url).origin)
+    const trust = (agent: 'alice' | 'bob') => {
+      const id = toTrustId({ base: app.url, token: agents[agent].token })
+      recordTrust(join(machine.configFolder, 'trusted.json'), id)
+    }
+    trust('alice')
+    assert.equal((await machine.run(['inbox', '--json'])).json.error.code, 'not_trusted', 'of each identity')
+    trust('bob')
     const none = await machine.run(['inbox', '--json'])
     assert.deepEqual([none.code, none.json.error.code], [1, 'ambiguous'])
     assert.match(none.json.error.message, /alice@acme, bob@acme/)

@@ -4,30 +4,47 @@ import { hostname } from 'node:os'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import { readStartTime } from '../../scripts/lib/processes.mjs'
+import { toTrustId } from '../../scripts/lib/trust.mjs'
 import { useServer } from './connect-server.ts'
 
 describe('the record of connections', () => {
   const { app, agents, withMachine } = useServer()
 
   test(
-    'the server stays trusted while another project uses it, and when the listener had recorded it before',
+    'an agent stays trusted while another project is it, and when the listener had recorded it before',
     withMachine(async ({ machine, connect }) => {
       const second = join(machine.root, 'second')
       await mkdir(second)
-      const origins = async () => JSON.parse(await readFile(join(machine.configFolder, 'origins.json'), 'utf8')).origins
+      const file = join(machine.configFolder, 'trusted.json')
+      const trusted = async () => JSON.parse(await readFile(file, 'utf8')).trusted.sort()
+      const [backend, frontend] = (['backend', 'frontend'] as const).map((name) =>
+        toTrustId({ base: app.url, token: agents[name].token }),
+      )
       await connect()
       await connect({ folder: second, as: 'frontend' })
+      assert.deepEqual(await trusted(), [backend, frontend].sort())
       await machine.run(['disconnect'])
-      assert.deepEqual(await origins(), [app.url])
+      assert.deepEqual(await trusted(), [frontend])
+      await connect({ as: 'frontend' })
+      await machine.run(['disconnect'])
+      assert.deepEqual(await trusted(), [frontend])
       await machine.run(['disconnect'], { folder: second })
-      await assert.rejects(origins(), { code: 'ENOENT' })
+      await assert.rejects(trusted(), { code: 'ENOENT' })
       await mkdir(machine.configFolder, { recursive: true, mode: 0o700 })
-      await writeFile(join(machine.configFolder, 'origins.json'), JSON.stringify({ origins: [app.url] }), {
-        mode: 0o600,
-      })
+      await writeFile(file, JSON.stringify({ trusted: [backend] }), { mode: 0o600 })
       await connect()
       await machine.run(['disconnect'])
-      assert.deepEqual(await origins(), [app.url])
+      assert.deepEqual(await trusted(), [backend])
+    }),
+  )
+
+  test(
+    'the token that another took the place of is no longer trusted',
+    withMachine(async ({ machine, connect }) => {
+      await connect()
+      await connect({ as: 'frontend' }, '--replace')
+      const { trusted } = JSON.parse(await readFile(join(machine.configFolder, 'trusted.json'), 'utf8'))
+      assert.deepEqual(trusted, [toTrustId({ base: app.url, token: agents.frontend.token })])
     }),
   )
 
@@ -124,10 +141,10 @@ describe('the record of connections', () => {
       await mkdir(machine.configFolder, { recursive: true, mode: 0o700 })
       const left = [
         join(machine.configFolder, '.connections.json.0123456789ab.tmp'),
-        join(machine.configFolder, 'origins.json.4711.tmp'),
+        join(machine.configFolder, 'trusted.json.4711.tmp'),
         join(machine.project, '.patchcord-0123456789ab.tmp'),
       ]
-      const kept = [join(machine.configFolder, 'mine.tmp'), join(machine.configFolder, 'origins.json.4712.tmp')]
+      const kept = [join(machine.configFolder, 'mine.tmp'), join(machine.configFolder, 'trusted.json.4712.tmp')]
       for (const file of [...left, ...kept]) await writeFile(file, agents.backend.token)
       for (const file of [...left, join(machine.configFolder, 'mine.tmp')]) await utimes(file, 1, 1)
       assert.equal((await connect()).code, 0)

@@ -3,6 +3,7 @@ import { execFileSync } from 'node:child_process'
 import { chmod, lstat, mkdir, readFile, stat, symlink, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
+import { toTrustId } from '../../scripts/lib/trust.mjs'
 import { findClosedPort, makeToken, ROOT } from './command.ts'
 import { useServer } from './connect-server.ts'
 
@@ -19,7 +20,7 @@ describe('connect', () => {
   })
 
   test(
-    'checks the token, writes .mcp.json for this user only, trusts the server, and says what to do next; disconnect undoes all',
+    'checks the token, writes .mcp.json for this user only, trusts this agent, and says what to do next; disconnect undoes all',
     withMachine(async ({ machine, connect }) => {
       const before = await machine.listFiles()
       const { code, stdout, stderr } = await connect()
@@ -34,9 +35,10 @@ describe('connect', () => {
         mcpServers: { patchcord: entryOf(`Bearer ${agents.backend.token}`) },
       })
       assert.equal((await stat(file)).mode & 0o777, 0o600)
-      const origins = join(machine.configFolder, 'origins.json')
-      assert.deepEqual(JSON.parse(await readFile(origins, 'utf8')), { origins: [app.url] })
-      for (const own of [origins, join(machine.configFolder, 'connections.json')])
+      const trust = join(machine.configFolder, 'trusted.json')
+      const trusted = [toTrustId({ base: app.url, token: agents.backend.token })]
+      assert.deepEqual(JSON.parse(await readFile(trust, 'utf8')), { trusted })
+      for (const own of [trust, join(machine.configFolder, 'connections.json')])
         assert.equal((await stat(own)).mode & 0o777, 0o600)
       const inbox = await machine.run(['inbox', '--json'])
       assert.equal(inbox.json.agent, 'backend')

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { mkdir, readdir, readFile, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { after, before, describe, type TestContext, test } from 'node:test'
-import { toStatusKey } from '../../scripts/lib/runtime-folder.mjs'
+import { toIdentityKey } from '../../scripts/lib/tokens.mjs'
 import { fetchInbox } from '../../server/domain/inbox.ts'
 import { sendMessage } from '../../server/domain/messages.ts'
 import { call, startTestApp, type TestApp } from '../helpers/app.ts'
@@ -61,7 +61,7 @@ describe('hooks, status line and listener of one project, with the real server',
     context.after(() => home.remove())
     const agents = await seed(database, namespace, ['alice', 'bob'], { bus: app.deps.bus })
     await home.connect(app.url, agents.bob.token)
-    await home.trust(app.url)
+    await home.trust({ base: app.url, token: agents.bob.token })
     return { home, ...agents }
   }
 
@@ -138,7 +138,7 @@ describe('what the listener has written down', { concurrency: 4 }, () => {
     await mkdir(folder, { mode: 0o700 })
     /** As a listener of this very process would. */
     const write = async (more: Record<string, unknown> = {}, token = TOKEN) => {
-      const key = toStatusKey({ base: server.origin, token })
+      const key = toIdentityKey({ base: server.origin, token })
       const who = { agent: 'bob', namespace: 'acme', server: server.origin, pid: process.pid, started: '' }
       const status = { ...who, connected: true, new: 0, updated_at: new Date().toISOString(), ...more }
       await writeFile(join(folder, `status_acme_bob_${key}.json`), JSON.stringify(status), { mode: 0o600 })

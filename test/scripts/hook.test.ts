@@ -252,6 +252,18 @@ describe('a session that starts', { concurrency: 4 }, () => {
     assert.equal(leased.text, 'Patchcord: this session is the agent bob@acme, wakeable.')
   })
 
+  test('is told how to trust a token of a known server, which gets no byte as that agent', async (context) => {
+    const { server, home } = await setUp(context)
+    await home.connect(server.origin, OTHER_TOKEN)
+    server.deliver('mallory')
+    for (const name of EVENTS.filter((each) => each !== 'SessionStart')) {
+      assertSilent(await runHook(home, event(name)), name)
+    }
+    const { text } = readContext(await runHook(home, event('SessionStart')))
+    assert.equal(text, 'Patchcord: token not trusted yet: run /patchcord:subscribe once or patchcord connect')
+    assert.equal(server.connectionCount, 0)
+  })
+
   test('is told how to trust a server that is not trusted yet, which gets no byte', async (context) => {
     const { server, home } = await setUp(context)
     await home.trust('https://elsewhere.example')
@@ -301,15 +313,18 @@ describe('who the hook speaks for', { concurrency: 4 }, () => {
     assert.equal(await isAsked({ cwd: home.root }, { cwd: home.project }), true)
     assert.equal(await isAsked({ cwd: home.root, env: { CLAUDE_PROJECT_DIR: home.project } }), true)
     const pair = { PATCHCORD_URL: server.origin, PATCHCORD_TOKEN: OTHER_TOKEN }
+    assert.equal(await isAsked({ cwd: home.root, env: pair }), false, 'a folder can set variables, too')
+    await home.trust(server.origin, { base: server.origin, token: OTHER_TOKEN })
     assert.equal(await isAsked({ cwd: home.root, env: pair }), true)
     assert.equal(server.requests.at(-1)?.token, OTHER_TOKEN)
     assert.equal(await isAsked({ cwd: home.root, env: { PATCHCORD_URL: server.origin } }), false)
   })
 
-  test('is every identity of the project on a trusted server, in one notice', async (context) => {
+  test('is every trusted identity of the project, in one notice', async (context) => {
     const { server, home } = await setUp(context)
     const stranger = await HookServer.open()
     context.after(() => stranger.close())
+    await home.trust(server.origin, { base: server.origin, token: OTHER_TOKEN })
     await home.writeMcpJson({
       mcpServers: {
         patchcord: entry(server.origin, TOKEN),
@@ -372,4 +387,11 @@ test('what an old or a hostile program has left in the memory is no matter', asy
     const result = await runHook(home, event('PostToolUse', { session_id: `session-${index}` }))
     assert.match(result.stdout, /1 new message/)
   }
+})
+
+test('a Node that is too old to have process.getBuiltinModule makes no difference', async (context) => {
+  const { server, home } = await setUp(context)
+  server.deliver('alice')
+  const env = { NODE_OPTIONS: '--import=data:text/javascript,delete%20process.getBuiltinModule' }
+  assert.match((await runHook(home, event('PostToolUse'), { env })).stdout, /1 new message for bob@acme, from alice/)
 })

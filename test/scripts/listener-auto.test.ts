@@ -52,10 +52,11 @@ test('the .mcp.json of a cloned repository gets no byte from it', async (context
 
 test('thousands of identities in one file are four listeners, by hand and with --auto', async (context) => {
   const { server, home, startAuto } = await setUp(context)
-  await home.trust(server.origin)
+  const bases = Array.from({ length: 3_000 }, (_, index) => `${server.origin}/${index}`)
+  await home.trust(...bases)
   const names = Array.from({ length: 3_000 }, (_, index) => `patchcord-${index}`)
   const strange = entry('https://strange.example', TOKEN)
-  const entries = names.map((name, index) => [name, entry(`${server.origin}/${index}`, TOKEN)])
+  const entries = names.map((name, index) => [name, entry(bases[index] ?? '', TOKEN)])
   await home.writeMcpJson({ mcpServers: { strange, ...Object.fromEntries(entries) } })
   const sentence = /only the first 4 identities are listened for, (\d+) left out/g
   const auto = startAuto()
@@ -83,17 +84,33 @@ test('thousands of identities in one file are four listeners, by hand and with -
   await byHand.stop()
 })
 
-test('a list of origins that others could have written is not believed', {
+test('a repository that holds the token of another agent of a trusted server gets no byte from it', async (context) => {
+  const { server, home, startAuto } = await setUp(context)
+  await home.trust(server.origin)
+  await home.connect(server.origin, OTHER_TOKEN)
+  const listener = startAuto()
+  await pause(1_000)
+  assert.deepEqual([server.connectionCount, listener.isRunning, listener.stdout], [0, true, ''])
+  await home.writeMcpJson({
+    mcpServers: { patchcord: entry(server.origin, OTHER_TOKEN), 'patchcord-mine': entry(server.origin, TOKEN) },
+  })
+  await listener.logged(CONNECTED)
+  await pause(500)
+  assert.equal(server.connections.length, 1)
+  assert.deepEqual(await home.listPidfiles(), ['subscribe_acme_bob.pid'])
+})
+
+test('a list of trusted identities that others could have written is not believed', {
   skip: process.platform === 'win32',
 }, async (context) => {
   const { server, home, startAuto } = await setUp(context)
   await home.trust(server.origin)
-  await chmod(home.originsFile, 0o666)
+  await chmod(home.trustFile, 0o666)
   await home.connect(server.origin)
   const listener = startAuto()
   await pause(1_000)
   assert.equal(server.connectionCount, 0)
-  await chmod(home.originsFile, 0o600)
+  await chmod(home.trustFile, 0o600)
   await listener.logged(CONNECTED)
 })
 
@@ -133,7 +150,7 @@ test('it stands by, silent, and takes over when the other listener is killed', a
 test('a final fault is told once; then it sleeps, silent, until .mcp.json changes', async (context) => {
   const ticket = (_count: number, token: string) => (token === TOKEN ? errorAnswer(401, 'token_rejected') : null)
   const { server, home, startAuto } = await setUp(context, { ticket })
-  await home.trust(server.origin)
+  await home.trust(server.origin, { base: server.origin, token: OTHER_TOKEN })
   await home.connect(server.origin)
   const listener = startAuto()
   await listener.line('PATCHCORD: stopped: token rejected (HTTP 401), check .mcp.json')

@@ -7,6 +7,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { checksumToken } from '../../scripts/lib/tokens.mjs'
+import { toTrustId } from '../../scripts/lib/trust.mjs'
 
 const SUBSCRIBE = fileURLToPath(new URL('../../scripts/subscribe.mjs', import.meta.url))
 const WAIT_MS = 30_000
@@ -57,8 +58,8 @@ export class Home {
     return join(this.root, 'run')
   }
 
-  get originsFile(): string {
-    return join(this.root, '.config', 'patchcord', 'origins.json')
+  get trustFile(): string {
+    return join(this.root, '.config', 'patchcord', 'trusted.json')
   }
 
   async writeMcpJson(content: unknown): Promise<void> {
@@ -70,13 +71,15 @@ export class Home {
     await this.writeMcpJson({ mcpServers: { patchcord: entry(origin, token) } })
   }
 
-  async trust(...origins: string[]): Promise<void> {
+  /** These and no others; the usual token where only a server is named. */
+  async trust(...identities: (string | { base: string; token: string })[]): Promise<void> {
+    const trusted = identities.map((one) => toTrustId(typeof one === 'string' ? { base: one, token: TOKEN } : one))
     await mkdir(join(this.root, '.config', 'patchcord'), { recursive: true })
-    await writeFile(this.originsFile, JSON.stringify({ origins }), { mode: 0o600 })
+    await writeFile(this.trustFile, JSON.stringify({ trusted }), { mode: 0o600 })
   }
 
-  async readOrigins(): Promise<string[]> {
-    return JSON.parse(await readFile(this.originsFile, 'utf8')).origins
+  async readTrusted(): Promise<string[]> {
+    return JSON.parse(await readFile(this.trustFile, 'utf8')).trusted
   }
 
   async listPidfiles(): Promise<string[]> {

@@ -5,6 +5,7 @@ import { mkdir, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
+import { toTrustId } from '../../scripts/lib/trust.mjs'
 import { entry, eventually, type Home, makeToken, OTHER_TOKEN, pause, TOKEN } from './listener-process.ts'
 import { CONNECTED, setUp, setUpConnected } from './listener-setup.ts'
 
@@ -169,14 +170,15 @@ function testHostileProject() {
         helper: { url: origin, headersHelper: `curl ${origin}` },
       },
     })
-    // A list of trusted origins inside of the repository is none.
+    // A list of trusted identities inside of the repository is none.
     await mkdir(join(home.project, '.config', 'patchcord'), { recursive: true })
-    await writeFile(join(home.project, '.config', 'patchcord', 'origins.json'), JSON.stringify({ origins: [origin] }))
+    const trusted = [toTrustId({ base: origin, token: TOKEN })]
+    await writeFile(join(home.project, '.config', 'patchcord', 'trusted.json'), JSON.stringify({ trusted }))
     await mkdir(join(home.project, '.git'))
     const listener = home.start({ args: ['--auto'], env })
     await pause(1_500)
     assert.deepEqual([listener.isRunning, listener.stdout, server.connectionCount], [true, '', 0])
-    assert.deepEqual(await home.readOrigins(), ['https://trusted.example'])
+    assert.deepEqual(await home.readTrusted(), [toTrustId({ base: 'https://trusted.example', token: TOKEN })])
     await rm(join(home.project, '.mcp.json'))
   })
 }

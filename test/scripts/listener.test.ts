@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
 import { type TestContext, test } from 'node:test'
+import { toTrustId } from '../../scripts/lib/trust.mjs'
 import { type Script, ScriptedServer } from '../helpers/scripted-server.ts'
 import { eventually, Home, OTHER_TOKEN, pause, TOKEN } from './listener-process.ts'
 
@@ -217,14 +218,16 @@ test('two entries of one file are two subscriptions of one process', async (cont
   assert.deepEqual(await home.listPidfiles(), [])
 })
 
-test('a listener started by hand records its server as trusted, once, for its user only', async (context) => {
+test('a listener started by hand records its identity as trusted, once, for its user only', async (context) => {
   const { server, home, listener } = await setUpConnected(context)
-  assert.deepEqual(await home.readOrigins(), [server.origin])
+  const id = toTrustId({ base: server.origin, token: TOKEN })
+  assert.deepEqual(await home.readTrusted(), [id])
   await listener.stop()
   await home.trust('https://other.example', server.origin)
   const again = home.start()
   await again.logged(CONNECTED)
-  assert.deepEqual(await home.readOrigins(), ['https://other.example', server.origin])
+  const other = toTrustId({ base: 'https://other.example', token: TOKEN })
+  assert.deepEqual((await home.readTrusted()).sort(), [id, other].sort())
 })
 
 test('SIGINT and SIGTERM end with 0 and leave nothing behind', async (context) => {

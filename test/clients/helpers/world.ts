@@ -3,7 +3,7 @@ import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { createServer } from 'node:net'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { recordOrigin } from '../../../scripts/lib/origins.mjs'
+import { recordTrust, toTrustId } from '../../../scripts/lib/trust.mjs'
 import { callRest, createAgents } from '../../helpers/loss.ts'
 import { createTemporaryFolder, type RunningServer, runAdmin, startServer } from '../../helpers/processes.ts'
 import { assertIsolated } from './isolated.ts'
@@ -92,10 +92,13 @@ export class World {
     for (const token of list.filter((one) => one.agent === agent)) await runAdmin(dataDir, 'revoke-token', token.id)
   }
 
-  /** A home folder that trusts this server, as `patchcord connect` records it. */
+  /** A home folder that trusts every agent of this world, as `patchcord connect` records it. */
   async createHome({ isTrusting = true } = {}): Promise<string> {
     const home = await mkdtemp(join(this.folder, 'home-'))
-    if (isTrusting) await recordOrigin(join(home, '.config/patchcord/origins.json'), new URL(this.url).origin)
+    const tokens = isTrusting ? [...this.#tokens.values()] : []
+    for (const token of tokens) {
+      recordTrust(join(home, '.config/patchcord/trusted.json'), toTrustId({ base: this.url, token }))
+    }
     return home
   }
 
