@@ -5,6 +5,8 @@ import { isEvent, type Running, Scene } from './helpers/scene.ts'
 
 /** What is told twice is told within this. */
 const SILENCE_MS = 15_000
+/** It looks every 3 s, and connects; a busy machine takes its time. test/listener holds the time itself. */
+const TAKE_OVER_MS_MAX = 20_000
 
 describe('Claude Code with the plugin, when something ends', () => {
   let scene: Scene
@@ -39,7 +41,7 @@ describe('Claude Code with the plugin, when something ends', () => {
     const endedAt = performance.now()
     await wake('pair', second)
     const took = performance.now() - endedAt
-    assert.ok(took < 10_000, `${took} ms`)
+    assert.ok(took < TAKE_OVER_MS_MAX, `${took} ms`)
     assert.equal(second.model.requests.length, 1, second.model.describe())
   })
 

@@ -22,7 +22,7 @@ describe('Claude Code with the plugin, while a turn runs', () => {
   test('a message that comes during a tool call reaches the model with its result', async (t) => {
     const { model, session } = await scene.start(await scene.world.createProject('heard'), { allow: ALLOW })
     model.script = async ({ index, news }) => {
-      if (index === 0) return callTool('Bash', { command: 'sleep 4' })
+      if (index === 0) return callTool('Bash', { command: 'sleep 6' })
       if (/1 new/.test(news)) await scene.world.fetchInbox('heard')
       return { text: 'done' }
     }
@@ -43,7 +43,7 @@ describe('Claude Code with the plugin, while a turn runs', () => {
     const options = { allow: ALLOW, env: DEAF }
     const { model, session } = await scene.start(await scene.world.createProject('deaf'), options)
     model.script = async ({ index }) => {
-      if (index < 2) return callTool('Bash', { command: `sleep ${4 - index * 2}` })
+      if (index < 2) return callTool('Bash', { command: `sleep ${6 - index * 4}` })
       await scene.world.fetchInbox('deaf')
       return { text: 'done' }
     }
@@ -61,7 +61,7 @@ describe('Claude Code with the plugin, while a turn runs', () => {
 
   test('a message that comes at the end of a turn blocks the end once', async () => {
     const { model, session } = await scene.start(await scene.world.createProject('ending'), { env: DEAF })
-    model.script = ({ index }) => ({ text: `answer ${index}`, ...(index === 0 ? { delayMs: 3_000 } : {}) })
+    model.script = ({ index }) => ({ text: `answer ${index}`, ...(index === 0 ? { delayMs: 5_000 } : {}) })
     await session.terminal.send('work')
     await model.waitForRequest(({ index }) => index === 0)
     await scene.world.send('alice', 'ending', 'one more thing')

@@ -2,12 +2,12 @@ import assert from 'node:assert/strict'
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { after, afterEach, before, describe, test } from 'node:test'
-import { callTool, type ModelReply, type ModelRequest, react } from './helpers/model.ts'
+import { callTool, type ModelRequest, react } from './helpers/model.ts'
 import { isEvent, nameTool, readMessageId, Scene, searchTools } from './helpers/scene.ts'
+import { armListener, SUBSCRIBE_SKILL } from './helpers/subscribe.ts'
 
-/** Short, so that the watch expires while we look. */
-const EXPIRES_MS = 12_000
-const SKILL = /`timeout_ms`: `1800000`/
+/** Short, so that the watch expires while we look; longer than the turn of the first wake, which would not hear of it. */
+const EXPIRES_MS = 25_000
 const EXPIRED = /\[Monitor expired after /
 
 describe('claude -p with the plugin', () => {
@@ -19,37 +19,30 @@ describe('claude -p with the plugin', () => {
   afterEach(() => scene.closeSessions())
   after(() => scene.close())
 
-  /** What the skill says, with a shorter watch. */
-  function arm({ text }: ModelRequest, timeoutMs: number): ModelReply {
-    const command = /`(node "[^"`]+\/scripts\/subscribe\.mjs")`/.exec(text)?.[1]
-    assert.ok(command, `the skill names the command: ${text}`)
-    assert.match(text, /`patchcord messages`/)
-    return callTool('Monitor', { command, description: 'patchcord messages', timeout_ms: timeoutMs })
-  }
-
   test('/patchcord:subscribe arms, wakes, arms again after expiry, and the turns of events may use our tools', async (t) => {
     const project = await scene.world.createProject(null)
     await scene.connect(project, 'printed', ['--allow'])
+    let turns = 0
     const answer = [
       searchTools('inbox', 'reply'),
       callTool(nameTool('inbox')),
       (request: ModelRequest) =>
-        callTool(nameTool('reply'), { message_id: readMessageId(request), content: 'from a turn' }),
+        callTool(nameTool('reply'), { message_id: readMessageId(request), content: `from turn ${++turns}` }),
       { text: 'answered' },
     ]
     const { model, run } = await scene.print(project, '/patchcord:subscribe', {
       isConnected: true,
       script: react([
         [
-          SKILL,
+          SUBSCRIBE_SKILL,
           [
             callTool('ToolSearch', { query: 'select:Monitor' }),
-            (request) => arm(request, EXPIRES_MS),
+            (request) => armListener(request, EXPIRES_MS),
             { text: 'armed' },
           ],
         ],
         [/<event>PATCHCORD: 1 new from alice/, answer],
-        [EXPIRED, [(request) => arm(request, 600_000), { text: 'armed again' }]],
+        [EXPIRED, [(request) => armListener(request, 600_000), { text: 'armed again' }]],
       ]),
     })
     const started = await model.waitForRequest(({ news }) => /Monitor started|requires approval/.test(news))
@@ -57,14 +50,14 @@ describe('claude -p with the plugin', () => {
     await scene.world.waitForWakeable('printed')
     await scene.world.send('alice', 'printed', 'first')
     await model.waitForRequest((one) => isEvent(one, 'PATCHCORD: 1 new from alice'), { what: 'the first wake' })
-    await scene.world.waitForMessage('alice', /^from a turn$/)
+    await scene.world.waitForMessage('alice', /^from turn 1$/)
     const expired = await model.waitForRequest(({ news }) => EXPIRED.test(news), { what: 'the expiry' })
     const from = expired.index + 1
     await model.waitForRequest(({ news }) => /Monitor started/.test(news), { from, what: 'the second start' })
     await scene.world.waitForWakeable('printed')
     await scene.world.send('alice', 'printed', 'second')
     await model.waitForRequest((one) => isEvent(one, 'PATCHCORD: 1 new from alice'), { from, what: 'the second wake' })
-    await scene.world.waitForMessage('alice', /^from a turn$/)
+    await scene.world.waitForMessage('alice', /^from turn 2$/)
     const { permissions } = JSON.parse(await readFile(join(project, '.claude/settings.local.json'), 'utf8'))
     t.diagnostic(`allow rules: ${JSON.stringify(permissions.allow).replaceAll(scene.world.folder, '…')}`)
     assert.ok(run.lines.some((line) => line.type === 'result'))
@@ -76,10 +69,10 @@ describe('claude -p with the plugin', () => {
       allow: [],
       script: react([
         [
-          SKILL,
+          SUBSCRIBE_SKILL,
           [
             callTool('ToolSearch', { query: 'select:Monitor' }),
-            (request) => arm(request, EXPIRES_MS),
+            (request) => armListener(request, EXPIRES_MS),
             searchTools('inbox'),
             callTool(nameTool('inbox')),
             { text: 'refused' },

@@ -3,8 +3,8 @@ import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { after, afterEach, before, describe, test } from 'node:test'
 import { installPlugin, removePlugin, runClaudeCommand } from './helpers/claude.ts'
-import { callTool, steps } from './helpers/model.ts'
-import { nameTool, Scene, searchTools } from './helpers/scene.ts'
+import { callTool } from './helpers/model.ts'
+import { nameTool, Scene, withTools } from './helpers/scene.ts'
 
 /** As a project may look before; comments and an odd indent are to be kept. */
 const BEFORE: Record<string, string> = {
@@ -41,7 +41,7 @@ describe('the plugin in Claude Code', () => {
     await mkdir(join(project, '.claude'))
     for (const [name, text] of Object.entries(BEFORE)) await writeFile(join(project, name), text)
     await scene.connect(project, 'leaving', ['--allow'])
-    const script = steps([searchTools('list_agents'), callTool(nameTool('list_agents')), { text: 'done' }])
+    const script = withTools(['list_agents'], [callTool(nameTool('list_agents')), { text: 'done' }])
     const { run, model } = await scene.print(project, 'who is here?', { isConnected: true, script })
     assert.equal((await run.ended).code, 0)
     assert.match(model.requests.at(-1)?.news ?? '', /leaving/, 'our tool has been used')

@@ -1,7 +1,13 @@
 import assert from 'node:assert/strict'
 import { after, afterEach, before, describe, test } from 'node:test'
-import { callTool, type ModelRequest } from './helpers/model.ts'
-import { isEvent, nameTool, type Running, readMessageId, Scene, searchTools } from './helpers/scene.ts'
+import { callTool, type ModelReply, type ModelRequest } from './helpers/model.ts'
+import { isEvent, nameTool, type Running, readMessageId, Scene, withTools } from './helpers/scene.ts'
+
+/** A model that has read the question. */
+function answerDoor(request: ModelRequest): ModelReply {
+  const content = `seen: ${/the door (\w+)/.exec(request.news)?.[1]}`
+  return callTool(nameTool('reply'), { message_id: readMessageId(request), content })
+}
 
 describe('Claude Code, interactive, with the plugin', () => {
   let scene: Scene
@@ -31,17 +37,7 @@ describe('Claude Code, interactive, with the plugin', () => {
     const { model } = running
     await scene.world.waitForWakeable('backend')
     assert.equal(model.requests.length, 0, model.describe())
-    model.script = (request) => {
-      const { news, index } = request
-      if (index === 0) return searchTools('inbox', 'reply')
-      if (index === 1) return callTool(nameTool('inbox'))
-      if (index === 2)
-        return callTool(nameTool('reply'), {
-          message_id: readMessageId(request),
-          content: `seen: ${/the door (\w+)/.exec(news)?.[1]}`,
-        })
-      return { text: 'answered' }
-    }
+    model.script = withTools(['inbox', 'reply'], [callTool(nameTool('inbox')), answerDoor, { text: 'answered' }])
     await scene.world.send('alice', 'backend', 'Is the door blue or red?')
     const event = await model.waitForRequest((one) => isEvent(one, 'PATCHCORD: 1 new from alice'))
     assert.equal(event.index, 0, 'the event is the first thing that the model hears')
@@ -52,21 +48,22 @@ describe('Claude Code, interactive, with the plugin', () => {
       /Patchcord: this session is the agent backend@acme/,
       'the session start has told who it is',
     )
-    const inbox = await model.waitForRequest(({ index }) => index === 2, { what: 'the result of inbox' })
-    assert.match(inbox.news, /backend@acme \| 1 new, 0 open, 0 deferred \| you: wakeable/)
+    const isInbox = ({ news }: ModelRequest) => /backend@acme \| 1 new, 0 open, 0 deferred \| you: wakeable/.test(news)
+    const inbox = await model.waitForRequest(isInbox, { what: 'the result of inbox' })
     assert.match(inbox.news, /Is the door blue or red\?/)
     const reply = await scene.world.waitForMessage('alice', /^seen: blue$/)
     assert.equal(reply.from, 'backend')
-    await model.waitForRequest(({ index }) => index === 3)
     await running.session.waitForIdle()
-    assert.equal(model.requests.length, 4, model.describe())
+    assert.equal(model.requests.length, inbox.index + 2, model.describe())
   })
 
   test('it goes on through /clear and /compact', async () => {
     const running = await scene.start(await scene.world.createProject('long'), { reader: 'long' })
     await wake(running, 'long')
     await running.session.waitForIdle()
+    await running.session.terminal.waitFor('noted 1')
     await running.session.terminal.send('/clear')
+    await running.session.terminal.waitFor(/^(?![\s\S]*noted 1)/)
     await running.session.waitForIdle()
     const cleared = await wake(running, 'long')
     assert.ok(!cleared.text.includes('noted 1'), 'the conversation is a new one')

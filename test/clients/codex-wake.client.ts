@@ -4,8 +4,7 @@ import { join } from 'node:path'
 import { after, afterEach, before, describe, test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { CodexScene, callOurs, codexSteps, isTitle, isWake } from './helpers/codex.ts'
-
-const WAIT_MS = 20_000
+import { waitUntil } from './helpers/wait.ts'
 
 let scene: CodexScene
 let project: string
@@ -22,14 +21,14 @@ after(() => scene.close())
 
 /** Waits until nothing of a thread's listener is left in the runtime folder. */
 async function hasNoListener(): Promise<void> {
-  const until = performance.now() + WAIT_MS
-  for (;;) {
+  const list = async () => {
     const names = await readdir(join(scene.world.runtime, 'patchcord')).catch(() => [])
-    const left = names.filter((name) => /^codex_|\.pid$/.test(name))
-    if (left.length === 0) return
-    if (performance.now() > until) throw new Error(`${left.join(', ')} is still there`)
-    await sleep(100)
+    return names.filter((name) => /^codex_|\.pid$/.test(name))
   }
+  await waitUntil(
+    async () => (await list()).length === 0,
+    async () => `${await list()} is still there`,
+  )
 }
 
 describe('an idle Codex with the plugin', () => {
@@ -58,7 +57,7 @@ describe('an idle Codex with the plugin', () => {
     await scene.startThread(session)
     await world.waitForWakeable('backend')
     const from = model.requests.length
-    model.script = codexSteps({ ...callOurs('list_agents'), delayMs: 3_000 }, callOurs('inbox'))
+    model.script = codexSteps({ ...callOurs('list_agents'), delayMs: 5_000 }, callOurs('inbox'))
     await session.terminal.send('some work')
     await model.waitForRequest(({ news }) => news.includes('some work'), { from })
     await world.send('alice', 'backend', 'Meanwhile')

@@ -3,7 +3,7 @@ import { readdir } from 'node:fs/promises'
 import { fileURLToPath } from 'node:url'
 import { installInspector } from './helpers/inspector.ts'
 import { installClients, installTools } from './helpers/install.ts'
-import { isIsolated, runIsolated } from './helpers/isolated.ts'
+import { assertIsolatable, isIsolated, runIsolated } from './helpers/isolated.ts'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 const SELF = fileURLToPath(import.meta.url)
@@ -11,7 +11,7 @@ const RUN_FILES = fileURLToPath(new URL('../runner/run-files.ts', import.meta.ur
 const REPORTER = new URL('../runner/reporter.ts', import.meta.url).href
 /** A scenario that needs longer hangs. */
 const SILENCE_MS_MAX = 5 * 60_000
-const RUN_MS_MAX = 25 * 60_000
+const RUN_MS_MAX = 30 * 60_000
 
 /**
  * `tsx test/clients/run.ts [part of a name …]`: the scenarios in the real clients (`*.client.ts`), one file after the other, in one
@@ -21,6 +21,7 @@ async function run(): Promise<void> {
   const parts = process.argv.slice(2)
   if (!isIsolated()) {
     await installTools()
+    assertIsolatable()
     await installClients()
     await installInspector()
     process.exitCode = await runIsolated(SELF, parts)
@@ -50,4 +51,10 @@ async function listFiles(parts: string[]): Promise<string[]> {
     .map((entry) => `test/clients/${entry}`)
 }
 
-await run()
+try {
+  await run()
+} catch (error) {
+  // What a person is to do stands in one sentence.
+  console.error(error instanceof Error ? error.message : error)
+  process.exitCode = 1
+}

@@ -19,14 +19,17 @@ const QUIET = [
   'DISABLE_ERROR_REPORTING',
   'CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC',
 ]
-const COMMAND_MS_MAX = 60_000
-const PRINT_MS_MAX = 180_000
-const IDLE_MS_MAX = 30_000
+const COMMAND_MS_MAX = 180_000
+const PRINT_MS_MAX = 280_000
+const IDLE_MS_MAX = 120_000
+const DIALOGS_MS_MAX = 120_000
 /** The line below the prompt. */
 const READY = /manual mode on/
 const READY_OR_ASKING = /manual mode on|Enter to confirm/
 const LOOK_MS = 150
 const QUIET_LOOKS = 6
+/** After an answer, until the turn shows that it goes on, if it does. */
+const QUIET_MS = 1_500
 const OUTPUT_BYTES_MAX = 64 * 1024 * 1024
 
 export interface ClaudeOptions {
@@ -106,7 +109,7 @@ export async function startClaude(options: ClaudeOptions): Promise<ClaudeSession
     await terminal.close()
     throw error
   }
-  return new ClaudeSession(terminal)
+  return new ClaudeSession(terminal, options.model)
 }
 
 /** What may be asked at the start, and the answer with the way to it. */
@@ -117,31 +120,39 @@ const DIALOGS: { question: string; answer: string; key: string }[] = [
 ]
 
 async function answerDialogs(terminal: Terminal): Promise<void> {
+  const until = performance.now() + DIALOGS_MS_MAX
   for (;;) {
     const screen = await terminal.waitFor(READY_OR_ASKING)
     if (READY.test(screen)) return
+    if (performance.now() > until) throw new Error(`no answer to this after ${DIALOGS_MS_MAX} ms:\n${screen}`)
     const dialog = DIALOGS.find(({ question }) => screen.includes(question))
-    if (!dialog) continue
-    // Keys that come before the dialog listens are lost, so each is pressed until it shows.
+    if (!dialog) {
+      // It is being drawn.
+      await sleep(LOOK_MS)
+      continue
+    }
     const isChosen = screen.split('\n').some((line) => line.trim() === `❯ ${dialog.answer}`)
-    await terminal.key(isChosen ? 'Enter' : dialog.key)
-    await sleep(LOOK_MS * 2)
+    // Not faster than its effect: an Enter too many would answer the next question.
+    await terminal.keyWithEffect(isChosen ? 'Enter' : dialog.key)
   }
 }
 
 export class ClaudeSession {
   readonly terminal: Terminal
+  #model: MessagesModel
 
-  constructor(terminal: Terminal) {
+  constructor(terminal: Terminal, model: MessagesModel) {
     this.terminal = terminal
+    this.#model = model
   }
 
-  /** Waits until no turn runs: the hint how to interrupt one is gone for a while. */
+  /** Waits until no turn runs: nothing is asked of the model, and the hint how to interrupt one is gone for a while. */
   async waitForIdle(timeoutMs = IDLE_MS_MAX): Promise<void> {
     const until = performance.now() + timeoutMs
     for (let quiet = 0; quiet < QUIET_LOOKS; await sleep(LOOK_MS)) {
       const screen = await this.terminal.screen()
-      quiet = screen.includes('esc to interrupt') ? 0 : quiet + 1
+      const isBusy = this.#model.quietMs < QUIET_MS || screen.includes('esc to interrupt')
+      quiet = isBusy ? 0 : quiet + 1
       if (performance.now() > until) throw new Error(`a turn still runs after ${timeoutMs} ms:\n${screen}`)
     }
   }

@@ -1,27 +1,26 @@
 import { execFile } from 'node:child_process'
 import { mkdir, readdir, readFile, readlink, rm, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { promisify } from 'node:util'
 import { createClientEnvironment, findClient } from './install.ts'
 import { assertIsolated } from './isolated.ts'
 import { type ModelReply, type ModelRequest, type ModelScript, ResponsesModel } from './model.ts'
 import { copyPlugin, type PluginCopy } from './plugin-copy.ts'
 import { Terminal } from './terminal.ts'
+import { waitUntil } from './wait.ts'
 import { World } from './world.ts'
 
 /** Codex itself, interactive and in `exec`. */
 
-const COMMAND_MS_MAX = 120_000
+const COMMAND_MS_MAX = 240_000
 const OUTPUT_BYTES_MAX = 64 * 1024 * 1024
-/** Keys that come faster are lost on a dialog that was just drawn. */
-const KEY_MS = 500
-const TURN_END_MS = 2_000
 /** The rate of scripts/lib/codex-waker.mjs. */
 export const WAKES_PER_THREAD = 10
-const PROMPT_MS_MAX = 30_000
+const PROMPT_MS_MAX = 120_000
 const PROMPT = 'Ask Codex to do anything'
 const REVIEW = 'Hooks need review'
+/** The prompt, and no dialog over it. */
+const PROMPT_ALONE = /^(?![\s\S]*Hooks need review)[\s\S]*Ask Codex to do anything/
 /** Without the shared daemon, which copies itself (424 MB) into every new CODEX_HOME. */
 export const NO_DAEMON = '--no-daemon'
 /** For runs that are not about the question whether hooks may run. */
@@ -112,10 +111,8 @@ export async function startCodex(options: CodexOptions & { reviews?: 'trust' | '
 /** 1. Review hooks, 2. Trust all and continue, 3. Continue without trusting. */
 async function answerReview(terminal: Terminal, answer: 'trust' | 'skip'): Promise<void> {
   await terminal.waitFor(REVIEW)
-  for (const key of answer === 'trust' ? ['Down', 'Enter'] : ['Down', 'Down', 'Enter']) {
-    await sleep(KEY_MS)
-    await terminal.key(key)
-  }
+  await terminal.press('Down', answer === 'trust' ? /› 2\. Trust all/ : /› 3\. Continue without/)
+  await terminal.press('Enter', PROMPT_ALONE)
 }
 
 export class CodexSession {
@@ -226,9 +223,12 @@ export class CodexScene {
   }
 
   async close(): Promise<void> {
-    await this.closeSessions()
-    await this.model.close()
-    await this.world.close()
+    try {
+      await this.closeSessions()
+    } finally {
+      await this.model.close()
+      await this.world.close()
+    }
   }
 }
 
@@ -249,13 +249,29 @@ export function isWake({ news }: ModelRequest): boolean {
  */
 export async function wakeCodexOnce({ world, model }: CodexScene): Promise<number> {
   const from = model.requests.length
+  const since = Date.now()
   await world.send('alice', 'backend', 'How long does a wake take?')
   const sentAt = performance.now()
   const woken = await model.waitForRequest(isWake, { from, what: 'a wake' })
   await model.waitForRequest(({ index }) => index > woken.index, { what: 'the inbox' })
-  // Until the turn has ended for the hooks, too.
-  await sleep(TURN_END_MS)
+  await waitForIdleThread(world, since)
   return woken.at - sentAt
+}
+
+/** Waits until a turn that began after this moment (by Date.now) has ended for the hooks, which alone decide who is woken. */
+async function waitForIdleThread(world: World, since: number): Promise<void> {
+  const folder = join(world.runtime, 'patchcord')
+  const read = async () => {
+    const names = (await readdir(folder)).filter((name) => /^codex_[\w-]+\.json$/.test(name))
+    return await Promise.all(names.map((name) => readFile(join(folder, name), 'utf8')))
+  }
+  await waitUntil(
+    async () => {
+      const threads = (await read()).map((text) => JSON.parse(text) as { state: string; turnAt: number })
+      return threads.some(({ state, turnAt }) => state === 'idle' && turnAt >= since)
+    },
+    async () => `the turn of the wake has not ended: ${await read()}`,
+  )
 }
 
 /** Wakes of new threads, ten each. `args` are Codex's: none with its daemon, whose hooks a person has then to review. */

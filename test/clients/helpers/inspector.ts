@@ -7,7 +7,7 @@ import { createClientEnvironment, findClient } from './install.ts'
 /** The MCP Inspector's command line, pinned; it needs a newer Node than the clients, which is installed beside it. */
 
 const INSTALL_MS_MAX = 10 * 60_000
-const RUN_MS_MAX = 60_000
+const RUN_MS_MAX = 180_000
 const INSPECTOR = { name: '@modelcontextprotocol/inspector', version: '2.12.0' }
 /** npm's package of the Node binary alone. */
 const NODE = { name: `node-linux-${process.arch}`, version: '24.22.3' }

@@ -15,8 +15,10 @@ const CLIENTS = {
   claude: { package: '@anthropic-ai/claude-code', version: '2.1.332' },
   codex: { package: '@openai/codex', version: '0.171.0' },
 } as const
+/** Another apt may run, as on a machine that was started just now; mirrors fail now and then. */
+const APT = ['-o', 'DPkg::Lock::Timeout=300', '-o', 'Acquire::Retries=3', '-q']
 /** Programs by the Debian package that has them. */
-const TOOLS = { tmux: 'tmux', ip: 'iproute2', unshare: 'util-linux', mount: 'mount', git: 'git' } as const
+const TOOLS = { bash: 'bash', tmux: 'tmux', ip: 'iproute2', unshare: 'util-linux', mount: 'mount', git: 'git' } as const
 
 export type ClientName = keyof typeof CLIENTS
 
@@ -65,17 +67,16 @@ export async function installTools(): Promise<void> {
   const packages = await listMissingTools()
   if (packages.length === 0) return
   const command = `apt-get install -y ${packages.join(' ')}`
-  if (process.getuid?.() !== 0 || (await findProgram('apt-get')) === null) {
-    throw new Error(`programs are missing; run as root: ${command}`)
+  if (process.getuid?.() !== 0) throw new Error(`programs are missing; run as root: ${command}`)
+  if ((await findProgram('apt-get')) === null) {
+    throw new Error(`programs are missing, and there is no apt-get: install what Debian calls ${packages.join(', ')}`)
   }
   console.log(command)
   const env = { ...process.env, DEBIAN_FRONTEND: 'noninteractive' }
-  // The lists of packages of a fresh image are often empty.
-  await run('apt-get', ['update', '-q'], { env, timeout: INSTALL_MS_MAX })
-  await run('apt-get', ['install', '-y', '-q', '--no-install-recommends', ...packages], {
-    env,
-    timeout: INSTALL_MS_MAX,
-  })
+  const options = { env, timeout: INSTALL_MS_MAX }
+  // The lists of packages of a fresh image are often empty. Where one source of several fails, the others may do.
+  await run('apt-get', [...APT, 'update'], options).catch((error: Error) => console.log(error.message))
+  await run('apt-get', [...APT, 'install', '-y', '--no-install-recommends', ...packages], options)
   const still = await listMissingTools()
   if (still.length > 0) throw new Error(`${command} did not bring ${still.join(', ')}`)
 }

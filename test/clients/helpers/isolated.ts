@@ -29,16 +29,22 @@ export function assertIsolated(): void {
   if (!isIsolated()) throw new Error('clients run isolated only: start this through test/clients/run.ts or runIsolated')
 }
 
-/** Runs this very program again, isolated; its exit code. Needs root on Linux. */
-export async function runIsolated(file: string, args: string[]): Promise<number> {
+/** Throws where no such run can be: before anything is fetched for it. */
+export function assertIsolatable(): void {
   if (process.platform !== 'linux' || process.getuid?.() !== 0) {
     throw new Error('the clients run in network and mount namespaces of their own: run this as root on Linux')
   }
+}
+
+/** Runs this very program again, isolated; its exit code. Needs root on Linux. */
+export async function runIsolated(file: string, args: string[]): Promise<number> {
+  assertIsolatable()
   for (const folder of PRIVATE_FOLDERS) await mkdir(folder, { recursive: true, mode: 0o700 })
   const command = [process.execPath, ...process.execArgv, file, ...args]
   const child = spawn('unshare', [...NAMESPACES, 'bash', '-c', INIT, 'isolated', ...command], {
     stdio: 'inherit',
-    env: { ...process.env, [MARK]: '1' },
+    // The path of a socket is short, which that of a caller's own folder may not be.
+    env: { ...process.env, TMPDIR: '/tmp', [MARK]: '1' },
   })
   // unshare ignores SIGTERM; when it is killed, everything inside dies with it.
   const kill = () => child.kill('SIGKILL')

@@ -5,7 +5,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 
 /** What Claude Code and Codex take for their model: a script on loopback, which remembers every request whole. */
 
-const WAIT_MS = 60_000
+const WAIT_MS = 120_000
 const SHOWN_REQUESTS = 5
 const SHOWN_CHARACTERS = 3_000
 
@@ -73,6 +73,8 @@ abstract class ScriptedModel {
   /** Paths of anything else that was asked for. */
   readonly others: string[] = []
   script: ModelScript
+  #answering = 0
+  #busyAt = Number.NEGATIVE_INFINITY
   #server: Server
   #waiters = new Set<() => void>()
 
@@ -100,6 +102,11 @@ abstract class ScriptedModel {
     this.#server.close()
     this.#server.closeAllConnections()
     await closed
+  }
+
+  /** For how long nothing was asked or answered, in ms; 0 while an answer is being made. */
+  get quietMs(): number {
+    return this.#answering > 0 ? 0 : performance.now() - this.#busyAt
   }
 
   /** The first request from `from` on (an index, by default of all) that fits. Throws with the last requests after a while. */
@@ -154,9 +161,15 @@ abstract class ScriptedModel {
     this.requests.push(seen)
     for (const wake of this.#waiters) wake()
     this.#waiters.clear()
-    const reply = seen.isMain ? await this.script(seen) : this.aside(seen)
-    if (reply.delayMs !== undefined) await sleep(reply.delayMs)
-    this.answer(reply, seen, response)
+    this.#answering += 1
+    try {
+      const reply = seen.isMain ? await this.script(seen) : this.aside(seen)
+      if (reply.delayMs !== undefined) await sleep(reply.delayMs)
+      this.answer(reply, seen, response)
+    } finally {
+      this.#answering -= 1
+      this.#busyAt = performance.now()
+    }
   }
 
   protected abstract isCall(path: string): boolean

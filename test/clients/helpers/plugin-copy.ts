@@ -6,6 +6,8 @@ import { promisify } from 'node:util'
 
 const ROOT = fileURLToPath(new URL('../../..', import.meta.url))
 const OUTPUT_BYTES_MAX = 16 * 1024 * 1024
+/** Neither what its user has git ignore everywhere, nor whom the folder belongs to, changes what is in the repository. */
+const GIT = ['-c', `safe.directory=${ROOT.replace(/\/$/, '')}`, '-c', 'core.excludesFile=']
 
 /** Names as a client wants them: `claude plugin install PLUGIN@MARKETPLACE`. */
 export interface PluginCopy {
@@ -26,7 +28,7 @@ export async function buildCommand({ folder }: PluginCopy): Promise<string> {
  * client copies a folder with everything in it. It is its own marketplace.
  */
 export async function copyPlugin(folder: string): Promise<PluginCopy> {
-  const list = ['ls-files', '-z', '--cached', '--others', '--exclude-standard']
+  const list = [...GIT, 'ls-files', '-z', '--cached', '--others', '--exclude-standard']
   const { stdout } = await promisify(execFile)('git', list, { cwd: ROOT, maxBuffer: OUTPUT_BYTES_MAX })
   for (const file of new Set(stdout.split('\0').filter(Boolean))) {
     const isThere = await stat(join(ROOT, file)).then(

@@ -15,7 +15,9 @@ import { callTool, MessagesModel, type ModelReply, type ModelRequest, type Model
 import { buildCommand, copyPlugin, type PluginCopy } from './plugin-copy.ts'
 import { World } from './world.ts'
 
-const COMMAND_MS_MAX = 60_000
+const COMMAND_MS_MAX = 180_000
+const SEARCHES_MAX = 60
+const SEARCH_MS = 500
 
 /** What `patchcord connect --allow` offers to write: without these an event's turn stops at a question that nobody answers. */
 export const ALLOW_RULES = ['mcp__patchcord']
@@ -137,14 +139,19 @@ export class Scene {
     }
   }
 
-  /** After each test. */
+  /** After each test. Every step is taken, whatever becomes of those before it. */
   async closeSessions(): Promise<void> {
-    for (const step of this.#cleanup.splice(0).reverse()) await step()
+    const errors: unknown[] = []
+    for (const step of this.#cleanup.splice(0).reverse()) await step().catch((error) => errors.push(error))
+    if (errors.length > 0) throw new AggregateError(errors, `closing failed: ${errors.join('; ')}`)
   }
 
   async close(): Promise<void> {
-    await this.closeSessions()
-    await this.world.close()
+    try {
+      await this.closeSessions()
+    } finally {
+      await this.world.close()
+    }
   }
 }
 
@@ -156,6 +163,23 @@ export function isEvent({ news }: ModelRequest, line: string | RegExp = 'PATCHCO
 /** Our tools are deferred: a model finds them through ToolSearch before it can call them. */
 export function searchTools(...names: string[]): ModelReply {
   return callTool('ToolSearch', { query: `select:${names.map(nameTool).join(',')}` })
+}
+
+/**
+ * Replies in turn, once these tools of ours are found. An event may come before the client has connected to their server: then they
+ * are looked for again, as a model would.
+ */
+export function withTools(names: string[], replies: (ModelReply | ModelScript)[]): ModelScript {
+  const left = [...replies]
+  let searches = 0
+  return (request) => {
+    const text = JSON.stringify(request.body)
+    const isFound = names.every((name) => text.includes(`"tool_name":"${nameTool(name)}"`))
+    if (!isFound && searches++ < SEARCHES_MAX)
+      return { ...searchTools(...names), delayMs: searches > 1 ? SEARCH_MS : 0 }
+    const next = left.shift() ?? { text: 'nothing more' }
+    return typeof next === 'function' ? next(request) : next
+  }
 }
 
 /** The name of our tool in Claude Code. */

@@ -3,13 +3,21 @@ import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { promisify } from 'node:util'
 import { assertIsolated } from './isolated.ts'
+import { waitUntil } from './wait.ts'
 
 const run = promisify(execFile)
-const WAIT_MS = 45_000
+const WAIT_MS = 120_000
 const LOOK_MS = 100
-/** Between typing a line and Enter: what comes in one burst is taken for something pasted. */
+/** Between a line that was typed and Enter: what comes in one burst is taken for something pasted. */
 const TYPING_MS = 400
-const END_MS = 10_000
+/** A line that is not there by then was typed too early, and is typed again. */
+const SHOWN_MS = 15_000
+/** By so much of its end a line is known that is on the screen. */
+const SHOWN_CHARACTERS = 40
+const TRIES = 3
+const END_MS = 60_000
+/** A key that has changed nothing by then was lost. */
+const EFFECT_MS = 5_000
 const HISTORY_LINES = 500
 
 export interface TerminalOptions {
@@ -43,11 +51,43 @@ export class Terminal {
     return new Terminal(socket, Number(stdout.trim()))
   }
 
-  /** Types a line and Enter. */
+  /** Types a line and Enter, once the program shows what was typed. */
   async send(text: string): Promise<void> {
-    await tmux(this.#socket, ['send-keys', '-t', 't', '-l', text])
+    const before = count(await this.screen(), text)
+    for (let tries = 1; ; tries++) {
+      await tmux(this.#socket, ['send-keys', '-t', 't', '-l', text])
+      const isShown = async () => count(await this.screen(), text) > before
+      try {
+        await waitUntil(isShown, () => this.screen(), SHOWN_MS)
+        break
+      } catch (error) {
+        if (tries === TRIES) throw error
+        await this.key('C-u')
+      }
+    }
     await sleep(TYPING_MS)
     await this.key('Enter')
+  }
+
+  /** Presses a key until the screen is as wanted. */
+  async press(key: string, wanted: RegExp): Promise<void> {
+    const isThere = async () => wanted.test(await this.screen())
+    await waitUntil(
+      async () => {
+        if (await isThere()) return true
+        await this.keyWithEffect(key)
+        return await isThere()
+      },
+      async () => `${key} does not bring ${wanted}:\n${await this.screen()}`,
+    )
+  }
+
+  /** One key, and waits until the screen changes; not for ever, as what comes before a program listens is lost. */
+  async keyWithEffect(key: string): Promise<void> {
+    const before = await this.screen()
+    await this.key(key)
+    const until = performance.now() + EFFECT_MS
+    while ((await this.screen()) === before && performance.now() < until) await sleep(LOOK_MS)
   }
 
   /** Keys by their names in tmux: `Enter`, `Escape`, `C-c`, `Down`. */
@@ -100,6 +140,11 @@ export class Terminal {
 
 function tmux(socket: string, args: string[]): Promise<{ stdout: string }> {
   return run('tmux', ['-S', socket, '-f', '/dev/null', ...args], { env: { PATH: process.env.PATH, LANG: 'C.UTF-8' } })
+}
+
+/** How often the end of a line is on the screen. */
+function count(screen: string, line: string): number {
+  return screen.split(line.slice(-SHOWN_CHARACTERS)).length - 1
 }
 
 function isAlive(pid: number): boolean {

@@ -1,14 +1,17 @@
 import assert from 'node:assert/strict'
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { createServer } from 'node:net'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { recordTrust, toTrustId } from '../../../scripts/lib/trust.mjs'
-import { callRest, createAgents, findFreePort } from '../../helpers/loss.ts'
+import { callRest, createAgents } from '../../helpers/loss.ts'
 import { createTemporaryFolder, type RunningServer, runAdmin, startServer } from '../../helpers/processes.ts'
 import { assertIsolated } from './isolated.ts'
 
-const WAIT_MS = 45_000
+const WAIT_MS = 120_000
 const LOOK_MS = 100
+/** Below those from which the system takes one for each connection: nothing else may have it while the server is away. */
+const PORTS = { first: 20_000, count: 10_000 }
 const NAMESPACE = 'acme'
 
 export interface WorldMessage {
@@ -48,14 +51,24 @@ export class World {
     const { path: folder, remove } = await createTemporaryFolder()
     const runtime = join(folder, 'run')
     await mkdir(runtime, { mode: 0o700 })
-    const server = await startServer({ dataDir: join(folder, 'data'), port: await findFreePort() })
-    const tokens = await createAgents(join(folder, 'data'), NAMESPACE, agents)
-    return new World({ folder, runtime, server, tokens, remove })
+    let server: RunningServer | null = null
+    try {
+      server = await startServer({ dataDir: join(folder, 'data'), port: await findPort() })
+      const tokens = await createAgents(join(folder, 'data'), NAMESPACE, agents)
+      return new World({ folder, runtime, server, tokens, remove })
+    } catch (error) {
+      await server?.stop()
+      await remove()
+      throw error
+    }
   }
 
   async close(): Promise<void> {
-    await this.#server.stop()
-    await this.#remove()
+    try {
+      await this.#server.stop()
+    } finally {
+      await this.#remove()
+    }
   }
 
   token(agent: string): string {
@@ -165,5 +178,18 @@ export class World {
   /** Removes a folder of this world before its end. */
   async remove(path: string): Promise<void> {
     await rm(path, { recursive: true, force: true, maxRetries: 3 })
+  }
+}
+
+/** A port that is free, and stays so. */
+async function findPort(): Promise<number> {
+  for (;;) {
+    const port = PORTS.first + Math.floor(Math.random() * PORTS.count)
+    const probe = createServer()
+    const isFree = await new Promise<boolean>((resolve) => {
+      probe.once('error', () => resolve(false))
+      probe.listen(port, '127.0.0.1', () => probe.close(() => resolve(true)))
+    })
+    if (isFree) return port
   }
 }
