@@ -17,7 +17,7 @@ const IDENTITIES_MAX = 4
 const PAUSE_MS = 10_000
 
 /**
- * @typedef {import('./hook-texts.mjs').Mail} Mail
+ * @typedef {import('./hook-notices.mjs').Mail} Mail
  * @typedef {import('./mcp-json.mjs').Identity} Identity
  *
  * @typedef {object} Hook
@@ -55,7 +55,7 @@ export async function answerHook({ input, client: name, settings }) {
   const { identities, untrusted } = findIdentities(input, settings)
   if (identities.length === 0) {
     if (untrusted === null || event !== 'SessionStart') return null
-    return toContext(event, (await loadTexts()).describeUntrusted(untrusted, client))
+    return toContext(event, (await loadNotices()).describeUntrusted(untrusted, client))
   }
   const session = toLabel(input.session_id)
   const folder = prepareRuntimeFolder(settings.runtimeFolders)
@@ -68,7 +68,7 @@ export async function answerHook({ input, client: name, settings }) {
 /**
  * As the listener finds them.
  * @param {Record<string, unknown>} input @param {import('./config.mjs').Settings} settings
- * @returns {{ identities: Identity[], untrusted: import('./hook-texts.mjs').Untrusted | null }} untrusted: why there are none
+ * @returns {{ identities: Identity[], untrusted: import('./hook-notices.mjs').Untrusted | null }} untrusted: why there are none
  */
 function findIdentities(input, { pair, lookup, trustFile }) {
   const folder = lookup('CLAUDE_PROJECT_DIR') || (typeof input.cwd === 'string' ? input.cwd : process.cwd())
@@ -84,7 +84,7 @@ function findIdentities(input, { pair, lookup, trustFile }) {
 /** @param {Hook} hook */
 async function startSession(hook) {
   const introductions = hook.identities.map((identity) => introduce(hook, identity))
-  const { forgetOldSessions } = await loadMemory()
+  const { forgetOldSessions } = await loadNotices()
   forgetOldSessions(hook.folder)
   const texts = [...new Set((await Promise.all(introductions)).flat())]
   return texts.length === 0 ? null : toContext('SessionStart', texts.join(' '))
@@ -97,7 +97,7 @@ async function introduce({ client, servers, folder }, identity) {
     status?.isLive === true ? { ...status, isWakeable: true } : servers.findSelf(identity),
     servers.findVersion(identity),
   ])
-  const { describeIdentity, describeVersions } = await loadTexts()
+  const { describeIdentity, describeVersions } = await loadNotices()
   const own = JSON.parse(getBuiltin('fs').readFileSync(new URL('../../package.json', import.meta.url), 'utf8')).version
   const [self, version] = await answers
   if (self === null) return []
@@ -131,7 +131,7 @@ async function followTool(hook) {
 async function endTurn(hook) {
   if (hook.input.stop_hook_active !== true) {
     const mails = await findNews(hook, ['blocked', 'told'], mayHoldNew)
-    if (mails.length > 0) return { decision: 'block', reason: (await loadTexts()).describeUnread(mails) }
+    if (mails.length > 0) return { decision: 'block', reason: (await loadNotices()).describeUnread(mails) }
   }
   await reportPresence(hook, 'idle')
   return null
@@ -163,13 +163,13 @@ async function findNews({ folder, memoryFile, identities, servers }, kinds, isAs
     if (!isAsked(known)) return []
     const look = lookInto(servers, identity)
     // While the server thinks, there is time for what comes after it.
-    const [done] = await Promise.all([look, loadMemory(), loadTexts()])
+    const [done] = await Promise.all([look, loadNotices()])
     return [done]
   })
   const found = (await Promise.all(looks)).flat()
   if (found.length === 0) return []
   const ids = found.flatMap(({ inbox }) => inbox?.pending.map(({ id }) => id) ?? [])
-  const fresh = (await loadMemory()).noteFound(memoryFile, { ids, kinds, peeks: toPeeks(found) })
+  const fresh = (await loadNotices()).noteFound(memoryFile, { ids, kinds, peeks: toPeeks(found) })
   return found.flatMap(({ inbox }) => {
     const from = inbox?.pending.filter(({ id }) => fresh.has(id)).map((message) => message.from) ?? []
     return inbox === null || from.length === 0 ? [] : [{ agent: inbox.agent, namespace: inbox.namespace, from }]
@@ -209,17 +209,13 @@ function toPeeks(looks) {
 }
 
 /** What most hooks do not need, as they have nothing to say, is not loaded. */
-function loadMemory() {
-  return import('./hook-memory.mjs')
-}
-
-function loadTexts() {
-  return import('./hook-texts.mjs')
+function loadNotices() {
+  return import('./hook-notices.mjs')
 }
 
 /** @param {string} hookEventName @param {Mail[]} mails */
 async function toNews(hookEventName, mails) {
-  return toContext(hookEventName, (await loadTexts()).describeNews(mails))
+  return toContext(hookEventName, (await loadNotices()).describeNews(mails))
 }
 
 /** @param {string} hookEventName @param {string} additionalContext */

@@ -1,5 +1,6 @@
 /** What a hook asks servers for, within a time that nobody notices, and without a word where no answer comes. */
 
+import { createHttpClient } from './http.mjs'
 import { monotonicMs } from './node.mjs'
 import { isName, isRecord } from './text.mjs'
 
@@ -20,7 +21,7 @@ export class HookServers {
   #budgetMs
   /** @type {number | null} */
   #endsAt = null
-  /** @type {Map<string, ReturnType<typeof import('./http.mjs').createHttpClient>>} */
+  /** @type {Map<string, ReturnType<typeof createHttpClient>>} */
   #clients = new Map()
 
   /** @param {number} budgetMs for all calls together, from the first on */
@@ -85,8 +86,6 @@ export class HookServers {
   async #request({ base, token }, { method, path, body, leftMs }) {
     const found = await findAddress(new URL(base).hostname, leftMs)
     if (found === null) return null
-    // Not loaded by a hook that asks nobody.
-    const { createHttpClient } = await import('./http.mjs')
     const client = this.#clients.get(base) ?? createHttpClient()
     this.#clients.set(base, client)
     const input = {

@@ -1,10 +1,10 @@
 /**
- * What the hooks of one session have said, as each hook is a process of its own. Several run at once when a model calls several
- * tools, so a change is made under a lock. Whoever cannot remember says nothing: a notice that repeats itself for ever is worse
- * than one that is missed.
+ * What hooks say, and what those of one session have said, as each hook is a process of its own. Notices are facts made of counts
+ * and of names that pass the pattern, never a word of a message, and no orders. One module, as it is loaded while a server thinks.
  */
 import { getBuiltin } from './node.mjs'
 import { readMemory } from './runtime-folder.mjs'
+import { isName } from './text.mjs'
 
 const { closeSync, lstatSync, openSync, readdirSync, renameSync, rmSync, writeSync } = getBuiltin('fs')
 const { join } = getBuiltin('path')
@@ -46,7 +46,9 @@ export function noteFound(file, { ids, kinds, peeks }) {
 }
 
 /**
- * The lock is the file's next version: who could create it writes it and puts it in place, which ends the lock.
+ * Several hooks run at once when a model calls several tools, so a change is made under a lock: the file's next version, which who
+ * could create it writes and puts in place. Whoever cannot remember says nothing: a notice that repeats itself for ever is worse
+ * than one that is missed.
  * @param {string} file @param {(memory: Remembered) => void} change @returns {boolean}
  */
 function update(file, change) {
@@ -96,4 +98,55 @@ function isOlder(file, ms) {
   } catch {
     return false
   }
+}
+
+const NAMES_MAX = 5
+
+/**
+ * @typedef {{ agent: string, namespace: string, from: unknown[] }} Mail new messages of one identity, by their senders
+ * @typedef {'server' | 'token'} Untrusted nothing of this server, or not this token of it
+ */
+
+/** `2 new messages for backend@acme, from alice, bob` @param {Mail} mail */
+function describeMail({ agent, namespace, from }) {
+  const names = [...new Set(from.map((name) => (isName(name) ? name : 'unknown')))]
+  const senders = names.slice(0, NAMES_MAX).join(', ') + (names.length > NAMES_MAX ? ' and others' : '')
+  return `${from.length} new message${from.length === 1 ? '' : 's'} for ${agent}@${namespace}, from ${senders}`
+}
+
+/** @param {Mail[]} mails none of them empty */
+export function describeNews(mails) {
+  return `Patchcord: ${mails.map(describeMail).join('; ')}. The inbox tool shows the text.`
+}
+
+/** Why a turn does not end yet. @param {Mail[]} mails none of them empty */
+export function describeUnread(mails) {
+  return `Patchcord: ${mails.map(describeMail).join('; ')}, not read yet. The inbox tool shows the text. Each message is mentioned here once; what is not read now stays in the inbox.`
+}
+
+/** @param {{ agent: string, namespace: string, isWakeable: boolean, client: string }} identity */
+export function describeIdentity({ agent, namespace, isWakeable, client }) {
+  const how = client === 'claude-code' ? LISTENERS : ''
+  return `Patchcord: this session is the agent ${agent}@${namespace}, ${isWakeable ? 'wakeable' : `not wakeable yet${how}`}.`
+}
+
+const LISTENERS =
+  " (the plugin's listener starts by itself in an interactive session; /patchcord:subscribe starts one elsewhere)"
+
+/** @param {Untrusted} what @param {string} client */
+export function describeUntrusted(what, client) {
+  const byHand = client === 'claude-code' ? '/patchcord:subscribe once or patchcord connect' : 'patchcord connect'
+  return `Patchcord: ${what} not trusted yet: run ${byHand}`
+}
+
+/**
+ * @param {string} own version of this plugin @param {string | null} server
+ * @returns {string | null} null: the plugin is not older than the server, by its first two numbers
+ */
+export function describeVersions(own, server) {
+  if (server === null) return null
+  const [major = 0, minor = 0] = own.split('.').map(Number)
+  const [serverMajor = 0, serverMinor = 0] = server.split('.').map(Number)
+  if (serverMajor < major || (serverMajor === major && serverMinor <= minor)) return null
+  return `The Patchcord plugin of this session (${own}) is older than the server (${server}); the user can update it and restart the session.`
 }
