@@ -1,7 +1,5 @@
-import { type Connection, Connections } from '../lib/connections.ts'
-import { describeUndo } from '../lib/edits.ts'
+import { Connections } from '../lib/connections.ts'
 import { CommandError, EXIT } from '../lib/errors.ts'
-import { readBytes } from '../lib/files.ts'
 import { nameOf } from '../lib/identity.ts'
 import { repeatWhenChanged } from '../lib/journal.ts'
 import type { Verb } from '../lib/verb.ts'
@@ -17,7 +15,8 @@ The token stays valid: patchcord token revoke ID ends it.`,
     const places = { configFolder, trustFile: settings.trustFile, note: output.note }
     const { connection, done } = await Connections.use(places, async (connections) => {
       const found = connections.find(folder)
-      if (found !== null) return { connection: found, done: await repeatWhenChanged(() => undo(connections, found)) }
+      if (found !== null)
+        return { connection: found, done: await repeatWhenChanged(() => connections.disconnect(found)) }
       throw new CommandError('not_connected', `patchcord connect has written nothing in ${folder}.`, {
         hint: 'An entry that was written by hand is removed by hand, from .mcp.json.',
       })
@@ -31,12 +30,4 @@ The token stays valid: patchcord token revoke ID ends it.`,
     })
     return EXIT.ok
   },
-}
-
-/** A line for each file, by what it holds just before it is undone. */
-async function undo(connections: Connections, connection: Connection): Promise<string[]> {
-  const { edits } = connection
-  const lines = await Promise.all(edits.map(async (edit) => describeUndo(edit, await readBytes(edit.file))))
-  await connections.disconnect(connection)
-  return lines
 }

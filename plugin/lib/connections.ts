@@ -1,7 +1,7 @@
 import { basename, dirname, join } from 'node:path'
 import { isRecord } from '../../scripts/lib/text.mjs'
 import { forgetTrust, readTrusted, recordTrust } from '../../scripts/lib/trust.mjs'
-import { type Edit, type Planned, undoEdit } from './edits.ts'
+import { describeUndo, type Edit, type Planned, undoEdit } from './edits.ts'
 import { CommandError } from './errors.ts'
 import {
   hashOf,
@@ -122,8 +122,8 @@ export class Connections {
     })
   }
 
-  /** Undoes a connection; its files, and whether each is gone now. Where one cannot be read or written, nothing is changed. */
-  async disconnect(connection: Connection): Promise<{ file: string; isGone: boolean }[]> {
+  /** Undoes a connection; a line of each file for people. Where one cannot be read or written, nothing is changed. */
+  async disconnect(connection: Connection): Promise<string[]> {
     const undone = await this.#undo(connection.folder, connection.edits)
     await sweepFolders(connection.edits)
     await this.#change(async (journal) => {
@@ -131,7 +131,7 @@ export class Connections {
       this.#state.connections = this.#state.connections.filter((each) => each !== connection)
       await this.#releaseTrust(journal)
     })
-    return undone.map(({ edit, bytes }) => ({ file: edit.file, isGone: bytes === null }))
+    return undone.map(({ line }) => line)
   }
 
   async #change(work: (journal: Journal) => Promise<void>): Promise<void> {
@@ -146,8 +146,14 @@ export class Connections {
     }
   }
 
-  async #undo(folder: string, edits: readonly Edit[]): Promise<{ edit: Edit; bytes: Buffer | null }[]> {
-    return await Promise.all(edits.map(async (edit) => ({ edit, bytes: await this.readWithout(folder, edit.file) })))
+  async #undo(folder: string, edits: readonly Edit[]): Promise<{ edit: Edit; bytes: Buffer | null; line: string }[]> {
+    return await Promise.all(
+      edits.map(async (edit) => {
+        const bytes = await this.readWithout(folder, edit.file)
+        const current = this.#seen.get(edit.file) ?? null
+        return { edit, bytes, line: describeUndo(edit, current, await this.#readBackup(edit)) }
+      }),
+    )
   }
 
   async #restore(journal: Journal, edit: Edit, bytes: Buffer | null): Promise<void> {
