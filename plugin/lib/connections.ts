@@ -4,7 +4,9 @@ import { forgetTrust, readTrusted, recordTrust } from '../../scripts/lib/trust.m
 import { describeUndo, type Edit, type Planned, undoEdit } from './edits.ts'
 import { CommandError } from './errors.ts'
 import {
+  checkInPlace,
   hashOf,
+  isSame,
   makePrivateFolder,
   PRIVATE_FILE,
   readBytes,
@@ -83,11 +85,12 @@ export class Connections {
     return this.#state.connections.find((connection) => connection.folder === folder) ?? null
   }
 
-  /** The bytes of a file as they would be without the connection of a folder. */
+  /** The bytes of a file as they would be without the connection of a folder. Throws where what was written leads elsewhere now. */
   async readWithout(folder: string, file: string): Promise<Buffer | null> {
+    const edit = this.find(folder)?.edits.find((each) => each.file === file)
+    if (edit !== undefined) await checkInPlace(file)
     const current = await readBytes(file)
     this.#seen.set(file, current)
-    const edit = this.find(folder)?.edits.find((each) => each.file === file)
     return edit === undefined ? current : undoEdit(edit, current, await this.#readBackup(edit))
   }
 
@@ -104,7 +107,7 @@ export class Connections {
     await makePrivateFolder(this.#backupFolder)
     await this.#change(async (journal) => {
       for (const { edit, before } of plans) {
-        if (before !== null) await journal.write(this.#backupFile(edit), before, PRIVATE_FILE)
+        if (before !== null) await journal.write(this.#backupFile(edit), before, { mode: PRIVATE_FILE })
       }
       const others = this.#state.connections.filter(({ folder }) => folder !== facts.folder)
       this.#state.connections = [...others, { ...facts, edits: plans.map(({ edit }) => edit) }]
@@ -113,8 +116,9 @@ export class Connections {
       for (const { edit, bytes } of undone) await this.#restore(journal, edit, bytes)
       for (const { edit, next } of plans) {
         if (edit.isNew && edit.kind === 'rules') await journal.makeFolder(dirname(edit.file))
-        const mode = edit.kind === 'ignore' ? PUBLIC_FILE : PRIVATE_FILE
-        await journal.write(edit.file, next, mode, this.#seen.get(edit.file))
+        const isPublic = edit.kind === 'ignore'
+        const mode = isPublic ? PUBLIC_FILE : PRIVATE_FILE
+        await journal.write(edit.file, next, { mode, expected: this.#seen.get(edit.file), isOwnOnly: !isPublic })
       }
       const { trustFile } = this.#places
       await journal.watch(trustFile, () => recordTrust(trustFile, facts.trustId))
@@ -161,7 +165,10 @@ export class Connections {
     if (bytes === null) {
       await journal.remove(edit.file, seen)
       if (edit.kind === 'rules') await removeEmptyFolder(dirname(edit.file))
-    } else if (seen === null || !seen.equals(bytes)) await journal.write(edit.file, bytes, PRIVATE_FILE, seen)
+    } else if (!isSame(seen, bytes)) {
+      // What comes back in the place of our entry may hold a token, too.
+      await journal.write(edit.file, bytes, { mode: PRIVATE_FILE, expected: seen, isOwnOnly: edit.isReplacing })
+    }
     await journal.remove(this.#backupFile(edit))
   }
 
@@ -179,7 +186,8 @@ export class Connections {
   async #save(journal: Journal): Promise<void> {
     const file = join(this.#places.configFolder, 'connections.json')
     if (this.#state.connections.length > 0) {
-      await journal.write(file, Buffer.from(`${JSON.stringify(this.#state, null, 2)}\n`), PRIVATE_FILE)
+      const text = `${JSON.stringify(this.#state, null, 2)}\n`
+      await journal.write(file, Buffer.from(text), { mode: PRIVATE_FILE })
       return
     }
     await journal.remove(file)

@@ -1,7 +1,7 @@
 import { execFile } from 'node:child_process'
 import { lstat } from 'node:fs/promises'
 import { dirname, join, relative } from 'node:path'
-import { checkPlainFile } from './files.ts'
+import { checkPlainFile, isMine } from './files.ts'
 
 const GIT_MS_MAX = 10_000
 
@@ -68,6 +68,12 @@ export async function findRepository(folder: string): Promise<string | null> {
     if (await lstat(join(current, '.git')).then(Boolean, () => false)) return current
     if (dirname(current) === current) return null
   }
+}
+
+/** As findRepository, and null where the nearest one is another user's: whoever made it must not say where a project ends. */
+export async function findOwnRepository(folder: string): Promise<string | null> {
+  const root = await findRepository(folder)
+  return root !== null && isMine(await lstat(join(root, '.git'))) ? root : null
 }
 
 /** 0 is yes and 1 is no; anything else (no git, another user's repository) is no answer. */
