@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto'
-import { link, open, readFile, rename, rm, stat } from 'node:fs/promises'
+import { link, lstat, open, readFile, rename, rm, stat } from 'node:fs/promises'
 import { hostname } from 'node:os'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { readStartTime } from '../../scripts/lib/processes.mjs'
@@ -33,8 +33,7 @@ export async function takeLock(
     await makeFolder()
     if (await create(file, mine)) return () => release(file, mine)
     const held = await readLock(file)
-    if (held === null) continue
-    if (await isAbandoned(file, held)) {
+    if (held !== null && (await isAbandoned(file, held))) {
       await takeAway(file, held)
       continue
     }
@@ -49,25 +48,34 @@ export async function takeLock(
 }
 
 async function create(file: string, text: string): Promise<boolean> {
+  const handle = await open(file, 'wx', PRIVATE_FILE).catch((error) => {
+    // The folder goes with the last connection, so somebody may just have removed it.
+    if (hasCode(error, 'EEXIST') || hasCode(error, 'ENOENT')) return null
+    throw error
+  })
+  if (handle === null) return false
   try {
-    const handle = await open(file, 'wx', PRIVATE_FILE)
-    try {
-      await handle.writeFile(text)
-    } finally {
-      await handle.close()
-    }
+    await handle.writeFile(text)
     return true
   } catch (error) {
-    // The folder goes with the last connection, so somebody may just have removed it.
-    if (hasCode(error, 'EEXIST') || hasCode(error, 'ENOENT')) return false
+    // A disk that is full: a lock that does not say whose it is would hold up the next one.
+    await rm(file, { force: true })
     throw error
+  } finally {
+    await handle.close()
   }
 }
 
+/** Throws for what no patchcord has made: a symlink that leads nowhere is there and cannot be read, a pipe is never read to its end. */
 async function readLock(file: string): Promise<string | null> {
-  return await readFile(file, 'utf8').catch((error) => {
+  try {
+    if ((await lstat(file)).isFile()) return await readFile(file, 'utf8')
+  } catch (error) {
     if (hasCode(error, 'ENOENT')) return null
     throw error
+  }
+  throw new CommandError('unsafe_file', `${file} is not a file. Nothing was changed.`, {
+    hint: 'Move it away, then try again.',
   })
 }
 
