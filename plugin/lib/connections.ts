@@ -7,6 +7,7 @@ import {
   checkInPlace,
   hashOf,
   isSame,
+  isThere,
   makePrivateFolder,
   PRIVATE_FILE,
   readBytes,
@@ -83,6 +84,13 @@ export class Connections {
 
   find(folder: string): Connection | null {
     return this.#state.connections.find((connection) => connection.folder === folder) ?? null
+  }
+
+  /** Folders that are gone, and were connected to an address. */
+  async listGone(url: string): Promise<string[]> {
+    const folders = this.#state.connections.filter((connection) => connection.url === url).map(({ folder }) => folder)
+    const isGone = await Promise.all(folders.map(async (folder) => !(await isThere(folder))))
+    return folders.filter((_, index) => isGone[index])
   }
 
   /** The bytes of a file as they would be without the connection of a folder. Throws where what was written leads elsewhere now. */

@@ -57,6 +57,14 @@ export async function isLink(path: string): Promise<boolean> {
   )
 }
 
+/** False only where it is certain that nothing is. */
+export async function isThere(path: string): Promise<boolean> {
+  return await lstat(path).then(
+    () => true,
+    (error) => !['ENOENT', 'ENOTDIR'].some((code) => hasCode(error, code)),
+  )
+}
+
 /** Both real paths. */
 export function isWithin(file: string, folder: string): boolean {
   return file.startsWith(folder.endsWith(sep) ? folder : folder + sep)
