@@ -15,13 +15,14 @@ import {
 } from 'node:fs/promises'
 import { basename, dirname, join, sep } from 'node:path'
 import { CommandError } from './errors.ts'
+import { describeOwner, hasEnded } from './owner.ts'
 
 const FILE_BYTES_MAX = 1024 * 1024
 /** Ours only: the names that the lock and the record of trusted servers give, and this file gave once. */
 const TEMPORARY =
   /^(?:\.(?:connections|\.mcp)\.json\.[0-9a-f]+|trusted\.json\.\d+|connections\.lock\.[0-9a-f]{12})\.tmp$/
-/** The name that this file gives. Whoever writes holds the lock, so beside the one who holds it nobody is at work. */
-const TEMPORARY_OF_LOCK = /^\.patchcord-[0-9a-f]{12}\.tmp$/
+/** The name that this file gives; whose it is stands in it. */
+const TEMPORARY_OF_OWNER = /^\.patchcord-[0-9a-f]{12}\.tmp$/
 const TEMPORARY_MS_MIN = 60_000
 const OTHERS_WRITE = 0o022
 
@@ -204,7 +205,7 @@ export async function writeFileSafely(
   try {
     await mkdir(folder, { mode: PRIVATE_FOLDER })
     // Whatever ends us here: git must not see what the file holds.
-    await writeNew(join(folder, '.gitignore'), Buffer.from('*\n'), async () => {})
+    await writeNew(join(folder, '.gitignore'), Buffer.from(`#${describeOwner()}\n*\n`), async () => {})
     await writeNew(temporary, bytes, (handle) => (old === null ? handle.chmod(mode) : makeLike(handle, old)))
     if (expected !== undefined && !isSame(await readBytes(file), expected)) throw new FileChanged(file)
     await rename(temporary, file)
@@ -240,19 +241,22 @@ async function makeLike(handle: FileHandle, old: Stats): Promise<void> {
   await handle.chmod(mode)
 }
 
-/**
- * Removes from a folder what a run that was killed has left there; the caller holds the lock. What is written without the
- * lock stays while it is new: another program may be at work.
- */
+/** Removes from a folder what a run that was killed has left there. Another run may be at work: what is new stays, unless its owner has ended. */
 export async function sweepTemporary(folder: string): Promise<void> {
   const names = await readdir(folder).catch(() => [])
-  for (const name of names.filter((each) => TEMPORARY.test(each) || TEMPORARY_OF_LOCK.test(each))) {
+  for (const name of names.filter((each) => TEMPORARY.test(each) || TEMPORARY_OF_OWNER.test(each))) {
     const path = join(folder, name)
     const stats = await lstat(path).catch(() => null)
-    if (stats === null || !isMine(stats)) continue
-    if (!TEMPORARY_OF_LOCK.test(name) && Math.abs(Date.now() - stats.mtimeMs) < TEMPORARY_MS_MIN) continue
-    if (stats.isFile() || stats.isDirectory()) await rm(path, { recursive: true, force: true })
+    if (stats === null || !isMine(stats) || !(stats.isFile() || stats.isDirectory())) continue
+    const isOld = Date.now() - stats.mtimeMs >= TEMPORARY_MS_MIN
+    if (isOld || (stats.isDirectory() && (await isLeft(path)))) await rm(path, { recursive: true, force: true })
   }
+}
+
+async function isLeft(folder: string): Promise<boolean> {
+  // What cannot be read does not say whose it is: its age decides.
+  const note = await readBytes(join(folder, '.gitignore')).catch(() => null)
+  return hasEnded(note?.toString('utf8').split('\n')[0]?.slice(1) ?? '') === true
 }
 
 /** A folder that only this user writes to. Throws where the path is a symlink, another user's, or open to others. */

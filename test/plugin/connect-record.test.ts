@@ -149,6 +149,18 @@ describe('the record of connections', () => {
       const kept = [join(machine.configFolder, 'mine.tmp'), join(machine.configFolder, 'trusted.json.4712.tmp')]
       for (const file of [...left, ...kept]) await writeFile(file, agents.backend.token)
       for (const file of [...left, join(machine.configFolder, 'mine.tmp')]) await utimes(file, 1, 1)
+      // Under another HOME, the same project is written to under another lock.
+      for (const [name, started] of [
+        ['living', readStartTime(process.pid)],
+        ['ended', 'once'],
+      ] as const) {
+        const folder = join(machine.project, `.patchcord-00000000000${name === 'ended' ? 0 : 1}.tmp`)
+        await mkdir(folder)
+        const owner = JSON.stringify({ pid: process.pid, started, host: hostname() })
+        await writeFile(join(folder, '.gitignore'), `#${owner}\n*\n`)
+        await writeFile(join(folder, 'new'), agents.backend.token)
+        ;(name === 'ended' ? left : kept).push(folder)
+      }
       assert.equal((await connect()).code, 0)
       for (const file of left) await assert.rejects(stat(file), { code: 'ENOENT' })
       for (const file of kept) await stat(file)
