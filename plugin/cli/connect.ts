@@ -1,4 +1,3 @@
-import { join } from 'node:path'
 import { parseBase } from '../../scripts/lib/mcp-json.mjs'
 import { isRecord } from '../../scripts/lib/text.mjs'
 import { isTokenText } from '../../scripts/lib/tokens.mjs'
@@ -15,7 +14,7 @@ import { nameOf } from '../lib/identity.ts'
 import { repeatWhenChanged } from '../lib/journal.ts'
 import { describeNextSteps, describeWarnings } from '../lib/next-steps.ts'
 import { listRules } from '../lib/permissions.ts'
-import { planIgnoring, resolveInProject } from '../lib/project.ts'
+import { planIgnoring, resolveInProject, resolveSettings } from '../lib/project.ts'
 import { askSecret } from '../lib/prompt.ts'
 import { type Invocation, textOption, type Verb } from '../lib/verb.ts'
 
@@ -177,7 +176,7 @@ async function planAndWrite(invocation: Invocation, wanted: Wanted, connections:
 }
 
 async function planAllowing(connections: Connections, { environment, folder }: Invocation): Promise<Planned | null> {
-  const file = await resolveInProject(folder, join('.claude', 'settings.local.json'), environment)
+  const file = await resolveSettings(folder, environment)
   const before = await connections.readWithout(folder, file)
   return planRules(file, before, await listRules(environment.claudePlugins))
 }
