@@ -94,6 +94,16 @@ export class StatusWriter {
     } catch (error) {
       if (!this.#isComplained) this.#log(`cannot write the status for hooks: ${describeError(error)}`)
       this.#isComplained = true
+      removeIfPossible(temporary)
     }
+  }
+}
+
+/** On a full disk a file that could not be written is there, empty. @param {string} file */
+function removeIfPossible(file) {
+  try {
+    rmSync(file, { force: true })
+  } catch {
+    // The folder is of no use at all, which has been told.
   }
 }
