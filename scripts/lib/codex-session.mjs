@@ -43,6 +43,8 @@ export class CodexSession {
   /** @type {Supervisor | null} */
   #supervisor = null
   #isEnding = false
+  /** Those that were told of. @type {Set<string>} */
+  #problems = new Set()
   #wasInWindowOfFolder = false
   #windowSeenAt = 0
   #lookedAt = { wall: Date.now(), timers: monotonicMs() }
@@ -62,20 +64,26 @@ export class CodexSession {
 
   /** Resolves when the thread has ended, or at once when another process listens for it. @returns {Promise<void>} */
   async run() {
-    const { runtime, thread, log } = this.#options
     const other = this.#pidfile.claim()
-    if (other !== null) return log(`already running (pid ${other})`)
-    removeOldThreads(runtime)
+    if (other !== null) return this.#options.log(`already running (pid ${other})`)
+    this.#tidy()
     while (!this.#isEnding) {
-      const reason = this.#findEnd()
-      if (reason !== null) {
-        log(`ending: ${reason}`)
-        removeThread(runtime, thread)
-        return
-      }
-      await this.#follow()
-      await sleep(LOOK_MS)
+      await this.#lookAfter()
+      if (!this.#isEnding) await sleep(LOOK_MS)
       this.#noticeSleep()
+    }
+  }
+
+  /** One round. What fails in it, as where the runtime folder is damaged, is tried again: without its rounds a listener never ends. */
+  async #lookAfter() {
+    try {
+      const reason = this.#findEnd()
+      if (reason === null) return await this.#follow()
+      this.#isEnding = true
+      this.#options.log(`ending: ${reason}`)
+      removeThread(this.#options.runtime, this.#options.thread)
+    } catch (error) {
+      this.#complain(error)
     }
   }
 
@@ -98,8 +106,34 @@ export class CodexSession {
     if (record === null) return 'the record of the thread is gone'
     if (record.state === 'ended') return 'the thread has ended'
     if (!isSameProcess(record.codex)) return 'Codex has ended'
-    if (this.#pidfile.check() !== null) return 'another listens for this thread'
+    if (this.#isReplaced()) return 'another listens for this thread'
     return record.codex.isDaemon && !this.#hasWindow() ? 'its window was closed' : null
+  }
+
+  #isReplaced() {
+    try {
+      return this.#pidfile.check() !== null
+    } catch (error) {
+      // What stands in the place of the pidfile is no listener.
+      this.#complain(error)
+      return false
+    }
+  }
+
+  #tidy() {
+    try {
+      removeOldThreads(this.#options.runtime)
+    } catch (error) {
+      this.#complain(error)
+    }
+  }
+
+  /** Once, not every second; by the code, as a text may name a file that is called differently each time. @param {unknown} error */
+  #complain(error) {
+    const text = describeError(error)
+    const problem = error instanceof Error && 'code' in error ? String(error.code) : text
+    if (!this.#problems.has(problem)) this.#options.log(`error: ${text}`)
+    this.#problems.add(problem)
   }
 
   /**

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { lstatSync, readFileSync } from 'node:fs'
+import { lstatSync, mkdirSync, readFileSync, rmdirSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, type TestContext, test } from 'node:test'
 import { isAlive } from '../../scripts/lib/surroundings.mjs'
@@ -68,6 +68,29 @@ describe('the hook of Codex', { skip: process.platform !== 'linux' }, () => {
     await connected(1)
     await codex.kill()
     await eventually(() => listThreadFiles(home).length === 0)
+  })
+
+  test('a listener whose lock was replaced by a folder still wakes its thread, and ends with Codex', async (context) => {
+    const { server, home, codex, connected } = await setUp(context)
+    const thread = createThreadId()
+    await codex.startThread(thread)
+    await connected(1)
+    const pid = readListenerPid(home, thread)
+    const lock = join(home.runtime, 'patchcord', `subscribe_codex-thread_${thread}.pid`)
+    rmSync(lock)
+    mkdirSync(lock)
+    // Some rounds of the listener.
+    await pause(2_500)
+    server.deliver('alice')
+    await eventually(() => readQueued(home).length > 0)
+    await codex.kill()
+    await eventually(() => !isAlive(pid))
+    rmdirSync(lock)
+    const left = await home.listPidfiles()
+    assert.deepEqual(
+      left.filter((name) => name.endsWith('.pid')),
+      [],
+    )
   })
 
   test('nothing is started, written or sent for a server that the user has not trusted', async (context) => {
