@@ -14,7 +14,7 @@ import { FatalError, getTicketWithRetry } from './ticket.mjs'
  * @property {import('./mcp-json.mjs').Identity} identity
  * @property {import('./config.mjs').Settings} settings
  * @property {boolean} isAuto stands by beside another listener instead of giving up
- * @property {Pick<import('./lines.mjs').Lines, 'add' | 'isDrained'>} lines
+ * @property {import('./lines.mjs').Voice} lines
  * @property {(text: string) => void} log
  * @property {() => Promise<void>} onAccepted the server has given a first ticket
  * @property {(state: State) => void} onState each change of it
@@ -199,7 +199,7 @@ export class Listener {
     }
     const { signal } = this.#losing
     this.#announcements ??= new Announcements({
-      speak: (kind, from, onWritten) => lines.add(kind, from, onWritten),
+      speak: (kind, from, onWritten) => lines.add(kind, from, onWritten, this.#options.identity),
       onWritten: (id) => this.#lease?.noteAnnounced(id),
     })
     const announcements = this.#status?.watch(this.#announcements) ?? this.#announcements

@@ -1,11 +1,12 @@
 import assert from 'node:assert/strict'
-import { lstatSync, mkdirSync, readFileSync, rmdirSync, rmSync } from 'node:fs'
+import { lstatSync, mkdirSync, readFileSync, rmdirSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, type TestContext, test } from 'node:test'
 import { isAlive } from '../../scripts/lib/surroundings.mjs'
-import { ScriptedServer } from '../helpers/scripted-server.ts'
+import { toIdentityKey } from '../../scripts/lib/tokens.mjs'
+import { errorAnswer, ScriptedServer } from '../helpers/scripted-server.ts'
 import { createThreadId, FakeCodex, listThreadFiles, readListenerPid, readQueued, readStatusNew } from './codex-fake.ts'
-import { eventually, Home, pause } from './listener-process.ts'
+import { entry, eventually, Home, pause, TOKEN } from './listener-process.ts'
 
 interface SetUp {
   isTrusted?: boolean
@@ -150,6 +151,50 @@ describe('the hook of Codex', { skip: process.platform !== 'linux' }, () => {
     assert.deepEqual(readQueued(home), [])
     server.deliver('bob')
     await eventually(() => readQueued(home).length > 0)
+  })
+
+  test('a thread that ends and begins again has no more wakes than before', async (context) => {
+    const { server, home, codex, connected } = await setUp(context)
+    const file = join(home.runtime, 'patchcord', `wakes_${toIdentityKey({ base: server.origin, token: TOKEN })}.json`)
+    mkdirSync(join(home.runtime, 'patchcord'), { mode: 0o700 })
+    writeFileSync(file, JSON.stringify({ tokens: 1, at: Date.now() }), { mode: 0o600 })
+    const thread = createThreadId()
+    await codex.startThread(thread)
+    await connected(1)
+    server.deliver('alice')
+    await eventually(() => readQueued(home).length === 1)
+    await codex.turn(thread, readQueued(home)[0]?.slice(thread.length + 1) ?? '')
+    await codex.hook('SessionEnd', thread, { reason: 'other' })
+    await eventually(() => listThreadFiles(home).length === 0)
+    await codex.startThread(thread)
+    await connected(2)
+    server.deliver('bob')
+    await pause(3_000)
+    assert.equal(readQueued(home).length, 1)
+    assert.match(readFileSync(join(home.runtime, 'patchcord', `codex_${thread}.log`), 'utf8'), /held back for \d+ s/)
+  })
+
+  test('neither an agent whose token is refused nor a server that is away wakes a thread in which all was fetched', async (context) => {
+    const refusing = await new ScriptedServer({ inbox: () => errorAnswer(403, 'token_revoked') }).listen()
+    context.after(() => refusing.close())
+    const { server, home, codex, connected } = await setUp(context)
+    const away = 'http://127.0.0.1:1'
+    const servers = { patchcord: server.origin, 'patchcord-2': refusing.origin, 'patchcord-3': away }
+    await home.trust(...Object.values(servers))
+    const entries = Object.entries(servers).map(([name, origin]) => [name, entry(origin, TOKEN)])
+    await home.writeMcpJson({ mcpServers: Object.fromEntries(entries) })
+    const thread = createThreadId()
+    await codex.startThread(thread)
+    await connected(1)
+    await eventually(() => refusing.connections.some(({ topic }) => topic))
+    await codex.hook('UserPromptSubmit', thread, { prompt: 'work' })
+    server.deliver('alice')
+    refusing.connection.wake({ id: crypto.randomUUID(), from: 'mallory', to: 'bob' })
+    await eventually(() => readStatusNew(home) === 1)
+    server.pending.length = 0
+    await codex.hook('Stop', thread, { stop_hook_active: true })
+    await pause(4_000)
+    assert.deepEqual(readQueued(home), [])
   })
 
   test('of two threads of a project, the one in which a person typed last is woken', async (context) => {
