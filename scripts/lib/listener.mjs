@@ -201,6 +201,7 @@ export class Listener {
     this.#announcements ??= new Announcements({
       speak: (kind, from, onWritten) => lines.add(kind, from, onWritten, this.#options.identity),
       onWritten: (id) => this.#lease?.noteAnnounced(id),
+      onForgotten: (id) => this.#lease?.forget(id),
     })
     const announcements = this.#status?.watch(this.#announcements) ?? this.#announcements
     this.#subscription = new Subscription({ api, ticket, announcements, onHearing, log, times, signal })
