@@ -1,5 +1,7 @@
 import assert from 'node:assert/strict'
 import { lstatSync, mkdirSync, readFileSync, rmdirSync, rmSync, writeFileSync } from 'node:fs'
+import { createServer, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { describe, type TestContext, test } from 'node:test'
 import { isAlive } from '../../scripts/lib/surroundings.mjs'
@@ -197,6 +199,26 @@ describe('the hook of Codex', { skip: process.platform !== 'linux' }, () => {
     assert.deepEqual(readQueued(home), [])
   })
 
+  test('a server that is slow to take the end of a turn still knows that the next turn runs', async (context) => {
+    const presence = await startSlowPresence(context)
+    const { home, codex } = await setUp(context)
+    await home.connect(presence.origin)
+    await home.trust(presence.origin)
+    const thread = createThreadId()
+    await codex.startThread(thread)
+    await eventually(() => presence.taken.at(-1) === 'idle')
+    await codex.hook('UserPromptSubmit', thread, { prompt: 'first' })
+    codex.hookLate('Stop', thread, { stop_hook_active: false })
+    const idles = presence.received.filter((state) => state === 'idle').length
+    await eventually(() => presence.received.filter((state) => state === 'idle').length > idles)
+    await codex.hook('UserPromptSubmit', thread, { prompt: 'second' })
+    await eventually(() => presence.taken.length === presence.received.length && presence.taken.at(-2) === 'idle')
+    assert.equal(presence.taken.at(-1), 'busy')
+    await pause(1_000)
+    const state = JSON.parse(readFileSync(join(home.runtime, 'patchcord', `codex_${thread}.json`), 'utf8')).state
+    assert.deepEqual([presence.taken.at(-1), state], ['busy', 'busy'])
+  })
+
   test('of two threads of a project, the one in which a person typed last is woken', async (context) => {
     const { server, home, codex, start, connected } = await setUp(context)
     const [first, second] = [createThreadId(), createThreadId()]
@@ -237,3 +259,30 @@ describe('the hook of Codex', { skip: process.platform !== 'linux' }, () => {
     await eventually(() => listThreadFiles(home).length === 0)
   })
 })
+
+/** A server that knows of presence alone, and takes a second over it when a turn has ended. */
+async function startSlowPresence(context: TestContext) {
+  const received: string[] = []
+  const taken: string[] = []
+  const server = createServer((request, response) => {
+    let text = ''
+    request.on('data', (part) => {
+      text += part
+    })
+    request.on('end', () => void answer(request.url === '/api/presence' ? JSON.parse(text).state : null, response))
+  })
+  const answer = async (state: string | null, response: ServerResponse) => {
+    if (state !== null) {
+      received.push(state)
+      if (state === 'idle') await pause(1_000)
+      taken.push(state)
+    }
+    response.end(JSON.stringify({ agent_id: 'bob', namespace_id: 'acme', pending: [] }))
+  }
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  context.after(() => {
+    server.closeAllConnections()
+    server.close()
+  })
+  return { received, taken, origin: `http://127.0.0.1:${(server.address() as AddressInfo).port}` }
+}
