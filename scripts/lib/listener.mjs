@@ -157,7 +157,7 @@ export class Listener {
         if (!isAuto) throw new FatalError(parts.describeFolderFault(error, this.#folder))
         const ms = backoff.next()
         log(`cannot write the pidfile: ${describeError(error)}`)
-        log(`trying again in ${ms}ms`)
+        log(`reconnecting in ${ms}ms`)
         this.#setState({ kind: 'deaf' })
         await sleep(ms, signal)
       }
@@ -175,8 +175,9 @@ export class Listener {
     const folder = this.#prepareFolder()
     this.#folder = folder
     this.#pidfile = new Pidfile({ folder, origin: identity.origin, namespace, agent })
-    this.#status = new StatusWriter({ folder, identity, agent, namespace, log })
-    return this.#pidfile.claim()
+    const pid = this.#pidfile.claim()
+    if (pid === null) this.#status = new StatusWriter({ folder, identity, agent, namespace, log })
+    return pid
   }
 
   /**

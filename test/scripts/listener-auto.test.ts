@@ -170,7 +170,7 @@ test('a disk that is full is a fault that passes: not a word on stdout, and it h
   const space = join(home.root, 'space')
   const listener = startAuto(fillDisk(space))
   await listener.logged(/^subscribe: cannot write the pidfile: ENOSPC: no space left on device, write$/m, 4)
-  await listener.logged(/^subscribe: trying again in \d+ms$/m, 4)
+  await listener.logged(/^subscribe: reconnecting in \d+ms$/m, 4)
   assert.deepEqual([listener.isRunning, listener.stdout], [true, ''])
   assert.deepEqual(await home.listPidfiles(), [])
   await writeFile(space, '')
