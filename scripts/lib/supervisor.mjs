@@ -8,7 +8,7 @@ import { discoverIdentities } from './mcp-json.mjs'
 import { describeError } from './text.mjs'
 
 /** As many as the hooks look after. Each is a connection, and one file of a repository can name thousands. */
-const IDENTITIES_MAX = 4
+export const IDENTITIES_MAX = 4
 
 /**
  * @typedef {import('./mcp-json.mjs').Identity} Identity
@@ -18,7 +18,7 @@ const IDENTITIES_MAX = 4
  * @typedef {object} SupervisorOptions
  * @property {import('./config.mjs').Settings} settings
  * @property {string} folder
- * @property {Pick<import('./lines.mjs').Lines, 'add' | 'isDrained' | 'stop' | 'forgetStops'>} lines
+ * @property {import('./lines.mjs').Voice & Pick<import('./lines.mjs').Lines, 'stop' | 'forgetStops'>} lines
  * @property {(text: string) => void} log
  */
 
