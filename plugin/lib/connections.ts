@@ -86,6 +86,11 @@ export class Connections {
     return this.#state.connections.find((connection) => connection.folder === folder) ?? null
   }
 
+  /** Whether the connection of a folder has written rules for the client. */
+  hasRules(folder: string): boolean {
+    return this.find(folder)?.edits.some(({ kind }) => kind === 'rules') ?? false
+  }
+
   /** Folders that are gone, and were connected to an address. */
   async listGone(url: string): Promise<string[]> {
     const folders = this.#state.connections.filter((connection) => connection.url === url).map(({ folder }) => folder)

@@ -51,6 +51,10 @@ export class Listener {
     this.#folder = options.settings.runtimeFolders[0] ?? ''
   }
 
+  get identity() {
+    return this.#options.identity
+  }
+
   /** @returns {Promise<Outcome>} */
   run() {
     this.#running ??= this.#run().catch((error) => {

@@ -231,6 +231,19 @@ test('an entry that is taken out is no longer listened for, a file that is being
   await listener.logged(CONNECTED, 2)
 })
 
+test('an agent that is trusted no longer is let go also while .mcp.json cannot be read', async (context) => {
+  const { server, home, startAuto } = await setUp(context)
+  await home.trust(server.origin)
+  await home.connect(server.origin)
+  const listener = startAuto()
+  await listener.logged(CONNECTED)
+  await home.writeMcpJson('{"mcpServers":')
+  await home.trust('https://elsewhere.example')
+  await eventually(() => server.connection.closeCode === 1000)
+  await home.hasNoPidfile()
+  assert.equal(listener.isRunning, true)
+})
+
 test('PATCHCORD_LISTEN=0 makes it sleep, as its end would start a turn', async (context) => {
   const { server, home, startAuto } = await setUp(context)
   await home.trust(server.origin)
