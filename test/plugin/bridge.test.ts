@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { once } from 'node:events'
 import { createServer, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
@@ -194,6 +195,22 @@ describe('the stdio bridge', () => {
     assert.equal((await bridge.ended).code, 0)
     assert.ok(Date.now() - startedAt < 20_000)
     for (const line of bridge.output.stdout.trimEnd().split('\n')) JSON.parse(line)
+  })
+
+  test('ends although the host has stopped to read', async () => {
+    const bridge = machine.start(['mcp'], { env: { PATCHCORD_URL: app.url, PATCHCORD_TOKEN: agents.alice.token } })
+    const say = (message: object) => bridge.child.stdin?.write(`${JSON.stringify({ jsonrpc: '2.0', ...message })}\n`)
+    const clientInfo = { name: 'host', version: '1' }
+    say({ id: 1, method: 'initialize', params: { protocolVersion: '2025-06-18', capabilities: {}, clientInfo } })
+    await eventually(() => bridge.output.stdout.includes('"id":1'), 'initialize is answered')
+    say({ method: 'notifications/initialized' })
+    bridge.child.stdout?.pause()
+    for (let id = 2; id < 100; id++) say({ id, method: 'tools/list' })
+    bridge.child.stdin?.end()
+    const [code] = await once(bridge.child, 'exit')
+    assert.equal(code, 0)
+    bridge.child.stdout?.resume()
+    await bridge.ended
   })
 
   test('answers what was asked before its stdin ended', async () => {

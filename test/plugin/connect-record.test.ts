@@ -51,6 +51,20 @@ describe('the record of connections', () => {
   )
 
   test(
+    'rules that --allow has written stay when the folder is connected again without it, until disconnect',
+    withMachine(async ({ machine, connect }) => {
+      const before = await machine.listFiles()
+      await connect({}, '--allow')
+      const file = join(machine.project, '.claude/settings.local.json')
+      const rules = await readFile(file, 'utf8')
+      assert.equal((await connect()).code, 0)
+      assert.equal(await readFile(file, 'utf8'), rules)
+      await machine.run(['disconnect'])
+      assert.deepEqual(await machine.listFiles(), before)
+    }),
+  )
+
+  test(
     'two projects that connect at the same moment are both known afterwards',
     withMachine(async ({ machine, connect }) => {
       const folders = await Promise.all(
