@@ -208,7 +208,7 @@ describe('the stdio bridge', () => {
     bridge.child.stdout?.pause()
     for (let id = 2; id < 100; id++) say({ id, method: 'tools/list' })
     bridge.child.stdin?.end()
-    const [code] = await once(bridge.child, 'exit')
+    const [code] = await once(bridge.child, 'exit', { signal: AbortSignal.timeout(30_000) })
     assert.equal(code, 0)
     bridge.child.stdout?.resume()
     await bridge.ended
