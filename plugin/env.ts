@@ -1,5 +1,5 @@
 import { dirname, join } from 'node:path'
-import { readSettings } from '../scripts/lib/config.mjs'
+import { readSettings } from '../scripts/lib/config.cjs'
 
 type Settings = ReturnType<typeof readSettings>
 
@@ -13,6 +13,8 @@ export interface Environment {
   configFolder: string
   /** Where Claude Code keeps its plugins; null: nobody knows. */
   claudePlugins: string | null
+  /** Where Claude Code logs its connections to MCP servers; null: nobody knows. */
+  claudeLogs: string | null
   /** Any variable, for `--env NAME` and `${NAME}` in .mcp.json. */
   lookup(name: string): string | undefined
   /** For child processes: everything that was here, and more. */
@@ -27,7 +29,16 @@ export function readEnvironment(env: NodeJS.ProcessEnv = process.env): Environme
     token: env.PATCHCORD_TOKEN || undefined,
     configFolder: dirname(settings.trustFile),
     claudePlugins: claude === null ? null : join(claude, 'plugins'),
+    claudeLogs: findClaudeLogs(env),
     lookup: (name) => env[name],
     forChild: (more = {}) => ({ ...env, ...more }),
   }
+}
+
+function findClaudeLogs(env: NodeJS.ProcessEnv): string | null {
+  const name = 'claude-cli-nodejs'
+  if (process.platform === 'win32') return env.LOCALAPPDATA ? join(env.LOCALAPPDATA, name, 'Cache') : null
+  if (!env.HOME) return null
+  if (process.platform === 'darwin') return join(env.HOME, 'Library', 'Caches', name)
+  return join(env.XDG_CACHE_HOME || join(env.HOME, '.cache'), name)
 }

@@ -1,12 +1,11 @@
 #!/usr/bin/env node
 /**
  * The hook of Codex for every event: keeps what the thread's listener must know, starts that listener when there is none, and
- * answers as scripts/hook.mjs does. Always exits 0 and never complains: a hook that fails disturbs every turn.
+ * answers as scripts/hook.cjs does. Always exits 0 and never complains: a hook that fails disturbs every turn.
  */
 import { noteEvent } from './lib/codex-events.mjs'
-import { readSettings } from './lib/config.mjs'
-import { answerHook } from './lib/hook-answer.mjs'
-import { readInput } from './lib/hook-input.mjs'
+import { readInput, readSettings } from './lib/config.cjs'
+import { answerHook } from './lib/hook-answer.cjs'
 
 /** Whatever happens, Codex is not kept longer. */
 const STUCK_MS = 2_500

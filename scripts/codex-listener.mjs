@@ -1,13 +1,13 @@
 #!/usr/bin/env node
+import { describeError, toOneLine } from './lib/basics.cjs'
 /**
  * The listener of one Codex thread: `node codex-listener.mjs THREAD`, started detached by scripts/codex-hook.mjs in the project's
  * folder. It wakes the thread with `codex queue` and ends with it. Exit: 0 the thread has ended, or another listens for it.
  */
 import { CodexSession } from './lib/codex-session.mjs'
 import { isThreadId } from './lib/codex-thread.mjs'
-import { readSettings } from './lib/config.mjs'
+import { readSettings } from './lib/config.cjs'
 import { prepareRuntimeFolder } from './lib/pidfile.mjs'
-import { describeError, toOneLine } from './lib/text.mjs'
 
 /** The log lives in a folder that is often memory. */
 const LOG_CHARACTERS_MAX = 64 * 1024

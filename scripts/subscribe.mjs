@@ -1,14 +1,13 @@
 #!/usr/bin/env node
+import { describeError, monotonicMs, toOneLine } from './lib/basics.cjs'
 /**
  * The listener: prints `PATCHCORD: 1 new from alice` when a message comes. Started by hand, by the skill, or with `--auto`
  * by the plugin. Exit: 0 ended from outside · 1 a fault that no later try can mend · 2 already running.
  */
-import { readSettings } from './lib/config.mjs'
+import { readSettings } from './lib/config.cjs'
 import { Lines } from './lib/lines.mjs'
-import { monotonicMs } from './lib/node.mjs'
 import { Supervisor } from './lib/supervisor.mjs'
 import { watchSurroundings } from './lib/surroundings.mjs'
-import { describeError, toOneLine } from './lib/text.mjs'
 
 /** What a reader of stderr that does not read may cost us. */
 const LOG_BYTES_MAX = 64 * 1024

@@ -77,7 +77,7 @@ export async function buildApp(deps: AppDeps): Promise<FastifyInstance> {
       await api.register(messageRoutes)
       await api.register(inboxRoutes)
       await api.register(deliveryRoutes)
-      await api.register(agentRoutes)
+      await api.register(agentRoutes, { version })
       await api.register(presenceRoutes)
       await api.register(ticketRoutes, {
         signer: deps.signer,

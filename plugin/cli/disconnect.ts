@@ -1,5 +1,6 @@
 import { join } from 'node:path'
-import { isRecord } from '../../scripts/lib/text.mjs'
+import { isRecord } from '../../scripts/lib/basics.cjs'
+import { listClientLogs, removeClientLogs } from '../lib/client-logs.ts'
 import { Connections } from '../lib/connections.ts'
 import { readEntry } from '../lib/edits.ts'
 import { CommandError, EXIT } from '../lib/errors.ts'
@@ -9,12 +10,15 @@ import { repeatWhenChanged } from '../lib/journal.ts'
 import type { Verb } from '../lib/verb.ts'
 
 export const verb: Verb = {
-  help: `patchcord disconnect
+  help: `patchcord disconnect [--logs]
 
 Undoes connect in this folder: every file is as it was before, and where it was edited since, only our part is taken out.
-The token stays valid: patchcord token revoke ID ends it.`,
+The token stays valid: patchcord token revoke ID ends it.
+
+  --logs    delete, too, what Claude Code has logged of its connections to the server in this folder`,
+  options: { logs: { type: 'boolean' } },
   arity: [0, 0],
-  async run({ environment, folder, output }) {
+  async run({ environment, folder, options, output }) {
     const { configFolder, settings } = environment
     const places = { configFolder, trustFile: settings.trustFile, note: output.note }
     const { connection, done } = await Connections.use(places, async (connections) => {
@@ -24,12 +28,17 @@ The token stays valid: patchcord token revoke ID ends it.`,
       throw await notConnected(folder, connections)
     })
     const { agent, namespace, origin } = connection
-    output.print([`Disconnected from ${nameOf(connection)} at ${origin}.`, ...done.map((line) => `  ${line}`)], {
-      agent,
-      namespace,
-      origin,
-      files: connection.edits.map(({ file }) => file),
-    })
+    const logs = await listClientLogs(environment.claudeLogs, folder)
+    if (options.logs === true) await removeClientLogs(logs)
+    const told = logs.map((log) =>
+      options.logs === true
+        ? `${log}: deleted`
+        : `Claude Code's own log of this server stays, delete it if you like: ${log}`,
+    )
+    output.print(
+      [`Disconnected from ${nameOf(connection)} at ${origin}.`, ...[...done, ...told].map((line) => `  ${line}`)],
+      { agent, namespace, origin, files: connection.edits.map(({ file }) => file), client_logs: logs },
+    )
     return EXIT.ok
   },
 }

@@ -1,4 +1,4 @@
-import { isRecord } from '../../scripts/lib/text.mjs'
+import { isRecord } from '../../scripts/lib/basics.cjs'
 import { CommandError, EXIT } from './errors.ts'
 import { cleanLabel } from './frame.ts'
 import { toOurWords } from './wording.ts'

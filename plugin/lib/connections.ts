@@ -1,6 +1,6 @@
 import { basename, dirname, join } from 'node:path'
-import { isRecord } from '../../scripts/lib/text.mjs'
-import { forgetTrust, readTrusted, recordTrust } from '../../scripts/lib/trust.mjs'
+import { isRecord } from '../../scripts/lib/basics.cjs'
+import { forgetTrust, readTrusted, recordTrust } from '../../scripts/lib/identity.cjs'
 import { describeUndo, type Edit, type Planned, undoEdit } from './edits.ts'
 import { CommandError } from './errors.ts'
 import {

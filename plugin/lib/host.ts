@@ -7,7 +7,7 @@ import {
   type RequestId,
   RequestIdSchema,
 } from '@modelcontextprotocol/sdk/types.js'
-import { isRecord } from '../../scripts/lib/text.mjs'
+import { isRecord } from '../../scripts/lib/basics.cjs'
 
 const LINE_BYTES_MAX = 10 * 1024 * 1024
 const NEWLINE = 10

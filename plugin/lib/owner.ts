@@ -1,6 +1,6 @@
 import { hostname } from 'node:os'
-import { readStartTime } from '../../scripts/lib/processes.mjs'
-import { isRecord } from '../../scripts/lib/text.mjs'
+import { isRecord } from '../../scripts/lib/basics.cjs'
+import { readStartTime } from '../../scripts/lib/processes.cjs'
 
 /** Whose a lock or a temporary folder is: facts of this process that no later one shares. */
 export function describeOwner(more: Record<string, string> = {}): string {

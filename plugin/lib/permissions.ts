@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises'
 import { isAbsolute, join } from 'node:path'
-import { isRecord } from '../../scripts/lib/text.mjs'
+import { isRecord } from '../../scripts/lib/basics.cjs'
 import { findRoot, readVersion } from './programs.ts'
 
 const LISTENER = 'scripts/subscribe.mjs'

@@ -1,4 +1,4 @@
-import { isRecord } from '../../scripts/lib/text.mjs'
+import { isRecord } from '../../scripts/lib/basics.cjs'
 import { getWhoami, type Server } from './api.ts'
 import { CommandError } from './errors.ts'
 import { cleanLabel, type Frame } from './frame.ts'

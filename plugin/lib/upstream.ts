@@ -1,4 +1,4 @@
-import { isRecord } from '../../scripts/lib/text.mjs'
+import { isRecord } from '../../scripts/lib/basics.cjs'
 import { request, type Server, toUnreachable } from './api.ts'
 import { CommandError, EXIT } from './errors.ts'
 import { cleanLabel } from './frame.ts'

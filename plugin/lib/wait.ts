@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { isRecord } from '../../scripts/lib/text.mjs'
+import { isRecord } from '../../scripts/lib/basics.cjs'
 import { callApi, exitOf, type Server } from './api.ts'
 import { CommandError, usageError } from './errors.ts'
 import { cleanLabel } from './frame.ts'

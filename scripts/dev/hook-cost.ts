@@ -1,11 +1,15 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+import type { Readable } from 'node:stream'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
-import { HookServer, runProgram } from '../../test/scripts/hook-process.ts'
+import { runProgram } from '../../test/scripts/hook-process.ts'
 import { TOKEN } from '../../test/scripts/listener-process.ts'
-import { toTrustId } from '../lib/trust.mjs'
+import { toTrustId } from '../lib/identity.cjs'
 
 /**
  * `npm run bench:hook -- [--rounds 25]`: what a hook and the status line add to the start of Node itself (`node -e 0`), with a
@@ -13,9 +17,9 @@ import { toTrustId } from '../lib/trust.mjs'
  * all of them alike.
  */
 
-const HOOK = fileURLToPath(new URL('../hook.mjs', import.meta.url))
-const STATUSLINE = fileURLToPath(new URL('../statusline.mjs', import.meta.url))
-const ANSWER_MS = 5
+const HOOK = fileURLToPath(new URL('../hook.cjs', import.meta.url))
+const STATUSLINE = fileURLToPath(new URL('../statusline.cjs', import.meta.url))
+const SERVERS = fileURLToPath(new URL('./hook-cost-servers.ts', import.meta.url))
 export const ANSWERED_MS_MAX = 40
 export const SILENT_MS_MAX = 300
 
@@ -30,35 +34,47 @@ export interface Cost {
 interface Case {
   name: string
   args: string[]
-  project: 'answering' | 'silent'
+  project: 'answering' | 'empty' | 'silent'
   event: Record<string, unknown> | null
   limitMs: number
+  /** The program has something to say. */
+  isSaid: boolean
 }
 
+const PROJECTS: Record<Case['project'], string> = {
+  answering: 'one new message',
+  empty: 'nothing new',
+  silent: 'silent server',
+}
 const EVENTS = ['PostToolUse', 'Stop', 'UserPromptSubmit', 'SessionStart', 'SessionEnd']
 
-/** Every event with both servers, and the status line; one message waits, so that there is something to say. */
+type Origins = Record<Case['project'], string>
+
+/** Every event with both servers, and the status line. */
 export async function measureHookCosts(rounds: number): Promise<Cost[]> {
   const root = await mkdtemp(join(tmpdir(), 'patchcord-hook-cost-'))
-  const answering = await HookServer.open()
-  const silent = await HookServer.open()
+  const servers = spawn(process.execPath, ['--import', 'tsx', SERVERS], { stdio: ['pipe', 'pipe', 'inherit'] })
+  const closed = once(servers, 'close')
   try {
-    answering.delayMs = ANSWER_MS
-    answering.deliver('alice')
-    for (const path of ['/api/inbox', '/api/presence', '/api/agents', '/health']) silent.answers[path] = 'hang'
-    await prepare(root, { answering, silent })
+    await prepare(root, await readOrigins(servers))
     return await measure(root, rounds)
   } finally {
-    await Promise.all([answering.close(), silent.close()])
+    servers.stdin.end()
+    await closed
     await rm(root, { recursive: true, force: true })
   }
 }
 
-async function prepare(root: string, servers: Record<Case['project'], HookServer>): Promise<void> {
+async function readOrigins({ stdout }: ChildProcess): Promise<Origins> {
+  for await (const line of createInterface({ input: stdout as Readable })) return JSON.parse(line) as Origins
+  throw new Error('the servers of the benchmark have ended')
+}
+
+async function prepare(root: string, origins: Origins): Promise<void> {
   await mkdir(join(root, '.config/patchcord'), { recursive: true })
-  const trusted = Object.values(servers).map(({ origin }) => toTrustId({ base: origin, token: TOKEN }))
+  const trusted = Object.values(origins).map((base) => toTrustId({ base, token: TOKEN }))
   await writeFile(join(root, '.config/patchcord/trusted.json'), JSON.stringify({ trusted }), { mode: 0o600 })
-  for (const [name, { origin }] of Object.entries(servers)) {
+  for (const [name, origin] of Object.entries(origins)) {
     await mkdir(join(root, name))
     const entry = { type: 'http', url: `${origin}/mcp`, headers: { Authorization: `Bearer ${TOKEN}` } }
     await writeFile(join(root, name, '.mcp.json'), JSON.stringify({ mcpServers: { patchcord: entry } }))
@@ -67,28 +83,42 @@ async function prepare(root: string, servers: Record<Case['project'], HookServer
 
 function listCases(): Case[] {
   const cases: Case[] = []
-  for (const project of ['answering', 'silent'] as const) {
-    const limitMs = project === 'answering' ? ANSWERED_MS_MAX : SILENT_MS_MAX
+  for (const [project, about] of Object.entries(PROJECTS) as [Case['project'], string][]) {
+    const limitMs = project === 'silent' ? SILENT_MS_MAX : ANSWERED_MS_MAX
     for (const event of EVENTS) {
       const input = { hook_event_name: event, prompt: 'hello', source: 'startup' }
-      cases.push({ name: `${event}, ${project} server`, args: [HOOK], project, event: input, limitMs })
+      const isSaid =
+        project !== 'silent' && (event === 'SessionStart' || (project === 'answering' && event !== 'SessionEnd'))
+      cases.push({ name: `${event}, ${about}`, args: [HOOK], project, event: input, limitMs, isSaid })
     }
   }
-  const line = { name: 'status line', args: [STATUSLINE], limitMs: ANSWERED_MS_MAX, event: {} }
+  const line = { name: 'status line', args: [STATUSLINE], limitMs: ANSWERED_MS_MAX, event: {}, isSaid: true }
   return [...cases, { ...line, project: 'answering' }]
 }
 
 async function measure(root: string, rounds: number): Promise<Cost[]> {
-  const bare: Case = { name: 'node -e 0', args: ['-e', '0'], project: 'answering', event: null, limitMs: 0 }
+  const bare: Case = {
+    name: 'node -e 0',
+    args: ['-e', '0'],
+    project: 'answering',
+    event: null,
+    limitMs: 0,
+    isSaid: false,
+  }
   const cases = [bare, ...listCases()]
   const times = cases.map((): number[] => [])
   const env = { HOME: root, XDG_RUNTIME_DIR: root, PATH: process.env.PATH ?? '' }
   for (let round = 0; round < rounds; round++) {
-    for (const [index, { args, project, event }] of cases.entries()) {
+    for (const [place] of cases.entries()) {
+      // Each round begins one further on: what comes before a case is part of what it costs.
+      const index = (place + round) % cases.length
+      const { name, args, project, event, isSaid } = cases[index] as Case
       // A session of its own each time: the message is always news, and no failure of before is remembered.
       const input = event === null ? '' : { ...event, session_id: `round-${round}-${index}` }
-      const { ms, code } = await runProgram(args, input, { cwd: join(root, project), env })
+      const { ms, code, stdout } = await runProgram(args, input, { cwd: join(root, project), env })
       if (code !== 0) throw new Error(`${args.join(' ')} ended with ${code}`)
+      if (isSaid && stdout === '')
+        throw new Error(`${name} said nothing, which no server that is well can be the reason of`)
       times[index]?.push(ms)
     }
   }

@@ -13,7 +13,7 @@ import {
   stopChild,
 } from '../../test/helpers/processes.ts'
 import { createApi } from '../lib/api.mjs'
-import { TIMES } from '../lib/config.mjs'
+import { TIMES } from '../lib/config.cjs'
 import { runSession } from '../lib/session.mjs'
 
 /**

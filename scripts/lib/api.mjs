@@ -1,8 +1,8 @@
 /** The four calls that a listener makes, with every answer checked before anything of it is used. */
 import { spreadAskedWait } from './backoff.mjs'
-import { createHttpClient } from './http.mjs'
-import { isLoopback } from './mcp-json.mjs'
-import { isName, isRecord, toOneLine } from './text.mjs'
+import { isName, isRecord, toOneLine } from './basics.cjs'
+import { createHttpClient } from './http.cjs'
+import { isLoopback } from './mcp-json.cjs'
 
 const TOPICS_MAX = 100
 const EXPIRES_IN_SECONDS_MAX = 86_400
@@ -41,7 +41,7 @@ export class ApiError extends Error {
   fatalText
   retryAfterMs
 
-  /** @param {import('./http.mjs').Answer} answer */
+  /** @param {import('./http.cjs').Answer} answer */
   constructor(answer) {
     const error = isRecord(answer.json?.error) ? answer.json.error : {}
     const code = typeof error.code === 'string' ? error.code : ''

@@ -3,8 +3,8 @@
  * outlives the listener, in `wakes_<key>.json` of the runtime folder: a thread that ends and begins again has no more than before.
  */
 import { lstatSync, readFileSync } from 'node:fs'
+import { describeError, isRecord } from './basics.cjs'
 import { writePrivate } from './codex-thread.mjs'
-import { describeError, isRecord } from './text.mjs'
 
 const FILE_BYTES_MAX = 1_024
 

@@ -4,10 +4,10 @@ import { closeSync, constants, fstatSync, ftruncateSync, openSync } from 'node:f
 import { fileURLToPath } from 'node:url'
 import { findCodex } from './codex-process.mjs'
 import { hasListener, isThreadId, listThreadFiles, readThread, removeThread, writeThread } from './codex-thread.mjs'
-import { isHumanPrompt } from './hook-input.mjs'
-import { discoverIdentities } from './mcp-json.mjs'
+import { isHumanPrompt } from './config.cjs'
+import { readTrusted, toTrustId } from './identity.cjs'
+import { discoverIdentities } from './mcp-json.cjs'
 import { prepareRuntimeFolder } from './pidfile.mjs'
-import { readTrusted, toTrustId } from './trust.mjs'
 
 const LISTENER = fileURLToPath(new URL('../codex-listener.mjs', import.meta.url))
 
@@ -32,7 +32,7 @@ const STATES = /** @type {const} */ ({
 })
 
 /**
- * @typedef {import('./config.mjs').Settings} Settings
+ * @typedef {import('./config.cjs').Settings} Settings
  *
  * @typedef {object} Event
  * @property {Record<string, unknown>} input what Codex writes to a hook's stdin

@@ -6,7 +6,7 @@
 import { execFileSync } from 'node:child_process'
 import { readdirSync, readFileSync, readlinkSync, statSync } from 'node:fs'
 import { basename } from 'node:path'
-import { readStartTime } from './processes.mjs'
+import { readStartTime } from './processes.cjs'
 
 const PARENTS_MAX = 8
 /** Runs that end with their turn: there is nothing to wake. */

@@ -1,6 +1,6 @@
 /** `codex queue`: makes a text the next turn of a thread. */
 import { spawn } from 'node:child_process'
-import { toOneLine } from './text.mjs'
+import { toOneLine } from './basics.cjs'
 
 const QUEUE_MS_MAX = 30_000
 const ERROR_CHARACTERS_MAX = 2_000

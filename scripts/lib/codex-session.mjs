@@ -3,6 +3,7 @@
 import { join } from 'node:path'
 import { ApiError, createApi } from './api.mjs'
 import { sleep } from './backoff.mjs'
+import { describeError, monotonicMs } from './basics.cjs'
 import { hasWindow } from './codex-process.mjs'
 import { queueTurn } from './codex-queue.mjs'
 import {
@@ -16,12 +17,9 @@ import {
   removeThread,
 } from './codex-thread.mjs'
 import { CodexWaker } from './codex-waker.mjs'
-import { discoverIdentities } from './mcp-json.mjs'
-import { monotonicMs } from './node.mjs'
+import { readTrusted, toIdentityKey, toTrustId } from './identity.cjs'
+import { discoverIdentities } from './mcp-json.cjs'
 import { IDENTITIES_MAX, Supervisor } from './supervisor.mjs'
-import { describeError } from './text.mjs'
-import { toIdentityKey } from './tokens.mjs'
-import { readTrusted, toTrustId } from './trust.mjs'
 
 const LOOK_MS = 1_000
 /** Looking through all processes costs more. */
@@ -30,13 +28,13 @@ const WINDOW_LOOK_MS = 5_000
 const BUSY_MS_MAX = 10 * 60_000
 
 /**
- * @typedef {import('./mcp-json.mjs').Identity} Identity
+ * @typedef {import('./mcp-json.cjs').Identity} Identity
  *
  * @typedef {object} SessionOptions
  * @property {string} thread
  * @property {string} folder
  * @property {string} runtime
- * @property {import('./config.mjs').Settings} settings
+ * @property {import('./config.cjs').Settings} settings
  * @property {(text: string) => void} log
  */
 

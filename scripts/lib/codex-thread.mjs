@@ -5,10 +5,9 @@
 import { randomBytes } from 'node:crypto'
 import { lstatSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { isRecord } from './basics.cjs'
 import { Pidfile } from './pidfile.mjs'
-import { readStartTime } from './processes.mjs'
-import { isAlive } from './surroundings.mjs'
-import { isRecord } from './text.mjs'
+import { isAlive, readStartTime } from './processes.cjs'
 
 /** Codex names threads by UUIDs; anything else must not become part of a path or an argument. */
 const THREAD = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/

@@ -5,10 +5,9 @@
  */
 
 import { sleep } from './backoff.mjs'
+import { describeError, isName, monotonicMs, toOneLine } from './basics.cjs'
 import { WakeBudget } from './codex-budget.mjs'
-import { monotonicMs } from './node.mjs'
-import { describeError, isName, toOneLine } from './text.mjs'
-import { toIdentityKey } from './tokens.mjs'
+import { toIdentityKey } from './identity.cjs'
 
 const PREFIX = 'PATCHCORD: '
 const LINE_CHARACTERS_MAX = 200
@@ -36,7 +35,7 @@ export const WAKER_TIMES = Object.freeze({
 })
 
 /**
- * @typedef {import('./mcp-json.mjs').Identity} Identity
+ * @typedef {import('./mcp-json.cjs').Identity} Identity
  *
  * @typedef {object} WakerOptions
  * @property {() => boolean} isBusy whether a turn of the thread runs

@@ -1,5 +1,5 @@
 /** What a person is told who starts a listener by hand where its runtime folder is of no use. */
-import { describeError, toOneLine } from './text.mjs'
+import { describeError, toOneLine } from './basics.cjs'
 
 const AGAIN = 'then start the listener again'
 const ADVICE = 'mend that or set XDG_RUNTIME_DIR to another folder'

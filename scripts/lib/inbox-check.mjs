@@ -4,7 +4,7 @@
  */
 import { ApiError, readRetryAfterMs } from './api.mjs'
 import { createBackoff, sleep } from './backoff.mjs'
-import { describeError } from './text.mjs'
+import { describeError } from './basics.cjs'
 
 /** Listeners that a restart has brought together drift apart again: each slow comparison comes up to this part earlier. */
 const SLOW_SPREAD = 0.2
@@ -16,7 +16,7 @@ const SLOW_SPREAD = 0.2
  * @property {(pending: import('./api.mjs').Pending[], isSlow: boolean) => void} onPending isSlow: nothing but the time that has
  *   passed was a reason to look
  * @property {(text: string) => void} log
- * @property {import('./config.mjs').Times} times
+ * @property {import('./config.cjs').Times} times
  * @property {AbortSignal} signal
  */
 

@@ -3,8 +3,7 @@
  * line that was written. A listener that no longer hears keeps it for as long as a reconnect may take, and then gives it back:
  * what it still finds in the inbox it tells of, but nobody is to count on that. A lease call that fails never harms the listening.
  */
-import { monotonicMs } from './node.mjs'
-import { describeError } from './text.mjs'
+import { describeError, monotonicMs } from './basics.cjs'
 
 /** The database takes one row per id; a call stays small. */
 const ANNOUNCED_PER_CALL = 500
@@ -15,7 +14,7 @@ const ANNOUNCED_PER_CALL = 500
  * @property {{ session: string, client: string, machine: string }} who
  * @property {() => boolean} isHeard whether stdout drains
  * @property {(text: string) => void} log
- * @property {import('./config.mjs').Times} times
+ * @property {import('./config.cjs').Times} times
  */
 
 export class Lease {

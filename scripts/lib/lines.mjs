@@ -3,8 +3,7 @@
  * made of counts and names only. Claude Code's Monitor suppresses and then stops what is faster than a bucket of 10 lines
  * with one more every 2 s; what comes faster is counted into the next line.
  */
-import { monotonicMs } from './node.mjs'
-import { isName, toOneLine } from './text.mjs'
+import { isName, monotonicMs, toOneLine } from './basics.cjs'
 
 const PREFIX = 'PATCHCORD: '
 const LINE_CHARACTERS_MAX = 200
@@ -18,12 +17,12 @@ const NAMES_KEPT = 32
  * @property {(() => void)[]} onWritten
  *
  * @typedef {object} Voice what a listener speaks with: these lines, or something in their place
- * @property {(kind: 'waiting' | 'new', from: unknown, onWritten: () => void, identity: import('./mcp-json.mjs').Identity) => void} add
+ * @property {(kind: 'waiting' | 'new', from: unknown, onWritten: () => void, identity: import('./mcp-json.cjs').Identity) => void} add
  * @property {boolean} isDrained
  *
  * @typedef {object} LinesOptions
  * @property {import('node:stream').Writable} stream
- * @property {import('./config.mjs').Times} times
+ * @property {import('./config.cjs').Times} times
  * @property {() => void} onClosed the reader of stdout is gone
  */
 

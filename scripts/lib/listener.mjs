@@ -1,7 +1,7 @@
 /** The life of one identity: ticket, pidfile (or standing by), then listening, until it is stopped or a fault is final. */
 import { createApi } from './api.mjs'
 import { createBackoff, sleep } from './backoff.mjs'
-import { describeError } from './text.mjs'
+import { describeError } from './basics.cjs'
 import { FatalError, getTicketWithRetry } from './ticket.mjs'
 
 /**
@@ -11,8 +11,8 @@ import { FatalError, getTicketWithRetry } from './ticket.mjs'
  *   What a listener is at this moment, once it knows which agent it is. Deaf: it connects, again or for the first time.
  *
  * @typedef {object} ListenerOptions
- * @property {import('./mcp-json.mjs').Identity} identity
- * @property {import('./config.mjs').Settings} settings
+ * @property {import('./mcp-json.cjs').Identity} identity
+ * @property {import('./config.cjs').Settings} settings
  * @property {boolean} isAuto stands by beside another listener instead of giving up
  * @property {import('./lines.mjs').Voice} lines
  * @property {(text: string) => void} log

@@ -5,7 +5,7 @@
  * A reply to a heartbeat proves the socket and nothing about a topic: a topic is alive only in state `joined`, and whatever
  * ends that state is reported as a failure.
  */
-import { isRecord, toOneLine } from './text.mjs'
+import { isRecord, toOneLine } from './basics.cjs'
 
 /** @typedef {'joining' | 'joined' | 'closed'} TopicState */
 

@@ -2,15 +2,13 @@
  * One listener per agent and machine: `subscribe_<namespace>_<agent>.pid` in a folder that only this user can write.
  * The file holds three lines: pid, start time of that process, identity. A pid alone is not believed, as pids are reused.
  */
+
 import { createHash, randomBytes } from 'node:crypto'
-import { getBuiltin } from './node.mjs'
-import { readStartTime } from './processes.mjs'
-import { isAlive } from './surroundings.mjs'
+import { closeSync, linkSync, lstatSync, openSync, readFileSync, unlinkSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { isAlive, readStartTime } from './processes.cjs'
 
-export { prepareRuntimeFolder } from './runtime-folder.mjs'
-
-const { closeSync, linkSync, lstatSync, openSync, readFileSync, unlinkSync, writeFileSync } = getBuiltin('fs')
-const { join } = getBuiltin('path')
+export { prepareRuntimeFolder } from './runtime-folder.cjs'
 
 const TRIES_MAX = 200
 const TRY_AGAIN_MS = 5

@@ -1,8 +1,7 @@
 /** One connection to Realtime, from the handshake to the first failure: socket, topics, heartbeat, fresh tickets. */
 import { ApiError, readRetryAfterMs } from './api.mjs'
-import { monotonicMs } from './node.mjs'
+import { describeError, monotonicMs, toOneLine } from './basics.cjs'
 import { Phoenix } from './phoenix.mjs'
-import { describeError, toOneLine } from './text.mjs'
 import { WebSocketClient } from './ws.mjs'
 
 /** However short a ticket's life is, the server is not asked more often. */
@@ -19,7 +18,7 @@ const MESSAGE_BYTES_MAX = 4 * 1024 * 1024
  * @property {() => Promise<import('./api.mjs').Ticket>} getTicket
  *
  * @typedef {import('./api.mjs').Ticket} Ticket
- * @typedef {import('./config.mjs').Times} Times
+ * @typedef {import('./config.cjs').Times} Times
  */
 
 /**

@@ -1,12 +1,10 @@
 /** The listener's side of the status that hooks and the status line read. */
-import { getBuiltin, monotonicMs } from './node.mjs'
-import { readStartTime } from './processes.mjs'
-import { readStatusFile } from './runtime-folder.mjs'
-import { describeError } from './text.mjs'
-import { toIdentityKey } from './tokens.mjs'
-
-const { renameSync, rmSync, writeFileSync } = getBuiltin('fs')
-const { join } = getBuiltin('path')
+import { renameSync, rmSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { describeError, monotonicMs } from './basics.cjs'
+import { toIdentityKey } from './identity.cjs'
+import { readStartTime } from './processes.cjs'
+import { readStatusFile } from './runtime-folder.cjs'
 
 /** No more than one write in this time. */
 const WRITE_MS = 1_000

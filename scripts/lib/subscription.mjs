@@ -5,10 +5,9 @@
  */
 import { isMessageId } from './api.mjs'
 import { createBackoff, sleep, spreadAskedWait } from './backoff.mjs'
+import { isRecord, monotonicMs } from './basics.cjs'
 import { InboxCheck } from './inbox-check.mjs'
-import { monotonicMs } from './node.mjs'
 import { runSession } from './session.mjs'
-import { isRecord } from './text.mjs'
 import { getTicketWithRetry } from './ticket.mjs'
 
 /**
@@ -20,7 +19,7 @@ import { getTicketWithRetry } from './ticket.mjs'
  * @property {Pick<import('./announcements.mjs').Announcements, 'compare' | 'hear'>} announcements
  * @property {(isHearing: boolean) => void} onHearing whether every topic is joined; may be told the same again
  * @property {(text: string) => void} log
- * @property {import('./config.mjs').Times} times
+ * @property {import('./config.cjs').Times} times
  * @property {AbortSignal} signal
  */
 

@@ -5,20 +5,20 @@
  * configuration.
  */
 import { sleep } from './backoff.mjs'
-import { discoverIdentities } from './mcp-json.mjs'
-import { describeError } from './text.mjs'
+import { describeError } from './basics.cjs'
+import { discoverIdentities } from './mcp-json.cjs'
 
 /** As many as the hooks look after. Each is a connection, and one file of a repository can name thousands. */
 export const IDENTITIES_MAX = 4
 const UNTRUSTED = 'server or token not trusted yet, run patchcord connect in a terminal'
 
 /**
- * @typedef {import('./mcp-json.mjs').Identity} Identity
- * @typedef {import('./mcp-json.mjs').Discovery} Discovery
+ * @typedef {import('./mcp-json.cjs').Identity} Identity
+ * @typedef {import('./mcp-json.cjs').Discovery} Discovery
  * @typedef {import('./listener.mjs').Outcome} Outcome
  *
  * @typedef {object} SupervisorOptions
- * @property {import('./config.mjs').Settings} settings
+ * @property {import('./config.cjs').Settings} settings
  * @property {string} folder
  * @property {import('./lines.mjs').Voice & Pick<import('./lines.mjs').Lines, 'stop' | 'forgetStops'>} lines
  * @property {(text: string) => void} log
@@ -121,14 +121,14 @@ export class Supervisor {
   async #findAllowed(identities) {
     const { isStartedByModel, trustFile } = this.#options.settings
     if (!isStartedByModel) return identities
-    const { readTrusted, toTrustId } = await import('./trust.mjs')
+    const { readTrusted, toTrustId } = await import('./identity.cjs')
     const trusted = readTrusted(trustFile)
     return identities.filter((identity) => trusted.has(toTrustId(identity)))
   }
 
   /** Starts what is new and trusted, stops what is gone. @param {Discovery} discovery */
   async #follow({ identities, isBroken }) {
-    const { readTrusted, toTrustId } = await import('./trust.mjs')
+    const { readTrusted, toTrustId } = await import('./identity.cjs')
     const trusted = readTrusted(this.#options.settings.trustFile)
     const chosen = this.#choose(identities.filter((identity) => trusted.has(toTrustId(identity))))
     const wanted = new Map(chosen.map((one) => [toKey(one), one]))
@@ -197,7 +197,7 @@ export class Supervisor {
   #record(identity) {
     const { settings, log } = this.#options
     this.#recording = this.#recording
-      .then(() => import('./trust.mjs'))
+      .then(() => import('./identity.cjs'))
       .then(({ recordTrust, toTrustId }) => recordTrust(settings.trustFile, toTrustId(identity)))
       .catch((error) => log(`cannot record this identity as trusted: ${describeError(error)}`))
     return this.#recording

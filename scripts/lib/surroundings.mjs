@@ -1,19 +1,6 @@
 /** What a listener lives in: its parent and its client, a machine that may sleep. */
-import { monotonicMs } from './node.mjs'
-
-/**
- * @param {number} pid
- * @param {(pid: number, signal: 0) => unknown} [kill]
- */
-export function isAlive(pid, kill = process.kill) {
-  try {
-    kill(pid, 0)
-    return true
-  } catch (error) {
-    // EPERM: it exists and belongs to somebody else, which is alive all the same.
-    return error instanceof Error && 'code' in error && error.code === 'EPERM'
-  }
-}
+import { monotonicMs } from './basics.cjs'
+import { isAlive } from './processes.cjs'
 
 /**
  * The one clock of an idle listener. Calls `onGone` once when the parent has ended, `onSlept` after each time in which nothing

@@ -1,7 +1,7 @@
 /** Getting a ticket, which is what a listener needs first and after every loss; it alone decides what is final. */
 import { ApiError, readRetryAfterMs } from './api.mjs'
 import { sleep } from './backoff.mjs'
-import { describeError } from './text.mjs'
+import { describeError } from './basics.cjs'
 
 /** @typedef {import('./api.mjs').Ticket} Ticket */
 
@@ -10,7 +10,7 @@ export class FatalError extends Error {}
 
 /**
  * Asks for a ticket until there is one or the interruption comes.
- * @param {{ api: import('./api.mjs').Api, log: (text: string) => void, times: import('./config.mjs').Times, signal: AbortSignal }} options
+ * @param {{ api: import('./api.mjs').Api, log: (text: string) => void, times: import('./config.cjs').Times, signal: AbortSignal }} options
  * @param {import('./backoff.mjs').Backoff} backoff
  * @param {AbortSignal} interruption
  * @param {() => void} [onFailure]
@@ -36,7 +36,7 @@ export async function getTicketWithRetry({ api, log, times, signal }, backoff, i
 
 /**
  * A final refusal counts only when it comes twice: a server in the middle of a restart may say anything once.
- * @param {import('./api.mjs').Api} api @param {import('./config.mjs').Times} times @param {AbortSignal} interruption
+ * @param {import('./api.mjs').Api} api @param {import('./config.cjs').Times} times @param {AbortSignal} interruption
  */
 async function getTicketTwice(api, times, interruption) {
   try {

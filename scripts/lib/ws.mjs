@@ -1,10 +1,10 @@
 /**
  * WebSocket client (RFC 6455): no extensions, no subprotocols, TLS always verified.
- * The handshake's bytes are parsed by http-wire.mjs, the frames by ws-frames.mjs.
+ * The handshake's bytes are parsed by http-wire.cjs, the frames by ws-frames.mjs.
  */
 import { Buffer } from 'node:buffer'
 import { createHash, randomBytes } from 'node:crypto'
-import { HeadReader, openSocket, readRetryAfter, writeHead } from './http-wire.mjs'
+import { HeadReader, openSocket, readRetryAfter, writeHead } from './http-wire.cjs'
 import { encodeClosePayload, encodeFrame, FrameParser, isCloseCode, MESSAGE_BYTES_MAX, OPCODE } from './ws-frames.mjs'
 
 /** More is no answer of a server that means well. */
@@ -69,7 +69,7 @@ export class WebSocketClient {
   async #connect(url) {
     if (url.protocol !== 'wss:' && url.protocol !== 'ws:') throw new Error(`not a WebSocket address: ${url.protocol}`)
     const key = randomBytes(16).toString('base64')
-    const socket = await openSocket(url)
+    const socket = openSocket(url)
     this.#connecting = socket
     socket.on('error', (error) => this.#fail(describe(error)))
     if (this.#isClosed) return void socket.destroy()
@@ -86,7 +86,7 @@ export class WebSocketClient {
     )
   }
 
-  /** @param {HeadReader} reader @param {Buffer} chunk @param {string} key */
+  /** @param {InstanceType<typeof HeadReader>} reader @param {Buffer} chunk @param {string} key */
   #readHead(reader, chunk, key) {
     if (this.#isClosed) return
     try {
@@ -177,7 +177,7 @@ export class WebSocketClient {
     else this.#send(opcode, payload)
   }
 
-  /** @param {string} error @param {import('./http-wire.mjs').Head} [head] of the answer that refuses */
+  /** @param {string} error @param {import('./http-wire.cjs').Head} [head] of the answer that refuses */
   #fail(error, head) {
     const retryAfterMs = head === undefined ? null : readRetryAfter(head)
     const asked = retryAfterMs === null ? {} : { retryAfterMs }
@@ -232,7 +232,7 @@ export class WebSocketClient {
 
 /**
  * RFC 6455 §4.1, what the client must check in the answer.
- * @param {import('./http-wire.mjs').Head} head @param {string} key
+ * @param {import('./http-wire.cjs').Head} head @param {string} key
  * @returns {string | null}
  */
 function findHandshakeProblem({ status, headers, headerCount }, key) {

@@ -161,6 +161,11 @@ export async function peekInbox(scope: Scope, input: z.output<typeof PeekInbox>)
   }
 }
 
+/** All that is new, by id and sender. */
+export async function peekNew(scope: Scope): Promise<InboxPeek> {
+  return await peekInbox(scope, { status: 'new', count_only: '1', limit: COUNT_MAX })
+}
+
 /** Fetches the next new message, of one sender or thread if named; null when there is none. Throws not_found for the sender. */
 export async function fetchNextMessage(
   scope: Scope,

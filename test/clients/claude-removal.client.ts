@@ -12,9 +12,6 @@ const BEFORE: Record<string, string> = {
   '.claude/settings.local.json': '{ "permissions": { "allow": ["Bash(ls *)"] } }\n',
 }
 
-/** The client's own diary of its connections: no setting, and nothing that a later session reads. */
-const LOGS = '.cache/claude-cli-nodejs'
-
 describe('the plugin in Claude Code', () => {
   let scene: Scene
 
@@ -45,18 +42,14 @@ describe('the plugin in Claude Code', () => {
     const { run, model } = await scene.print(project, 'who is here?', { isConnected: true, script })
     assert.equal((await run.ended).code, 0)
     assert.match(model.requests.at(-1)?.news ?? '', /leaving/, 'our tool has been used')
-    await scene.runPatchcord(project, ['disconnect'])
+    await scene.runPatchcord(project, ['disconnect', '--logs'])
     await removePlugin(scene.home, scene.copy)
     try {
       for (const [name, text] of Object.entries(BEFORE)) assert.equal(await readFile(join(project, name), 'utf8'), text)
       const left = await readFolder(scene.home)
       const naming = (text: string) => [...left].filter(([, content]) => content.includes(text)).map(([file]) => file)
       assert.deepEqual(naming(scene.world.token('leaving')), [])
-      const isLog = (file: string) => file.startsWith(join(scene.home, LOGS))
-      assert.deepEqual(
-        naming(new URL(scene.world.url).host).filter((file) => !isLog(file)),
-        [],
-      )
+      assert.deepEqual(naming(new URL(scene.world.url).host), [])
     } finally {
       await installPlugin(scene.home, scene.copy)
     }

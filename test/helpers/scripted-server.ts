@@ -222,6 +222,7 @@ export class ScriptedServer {
     if (path === '/api/realtime/ticket') {
       return this.script.ticket?.(this.count('GET', path), token) ?? { status: 200, json: this.#ticket(token) }
     }
+    if (path.startsWith('/api/presence?inbox=')) return { status: 200, json: this.#inbox() }
     if (path.startsWith('/api/inbox')) {
       return this.script.inbox?.(this.count('GET', '/api/inbox')) ?? { status: 200, json: this.#inbox() }
     }

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
-import { recordTrust, toTrustId } from '../../scripts/lib/trust.mjs'
+import { recordTrust, toTrustId } from '../../scripts/lib/identity.cjs'
 import { findClosedPort, Machine, makeToken } from './command.ts'
 
 const URL_OF_NOBODY = 'http://127.0.0.1:9'

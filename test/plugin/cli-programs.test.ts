@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { after, before, describe, test } from 'node:test'
-import { isTokenText } from '../../scripts/lib/tokens.mjs'
+import { isTokenText } from '../../scripts/lib/identity.cjs'
 import { sendMessage } from '../../server/domain/messages.ts'
 import { hashToken, resolveToken } from '../../server/domain/tokens.ts'
 import { createTestDatabase, type TestDatabase } from '../helpers/database.ts'

@@ -8,7 +8,7 @@ import { readEnvironment } from '../../plugin/env.ts'
 import type { Keyboard } from '../../plugin/lib/confirm.ts'
 import { findServer } from '../../plugin/lib/identity.ts'
 import { createOutput } from '../../plugin/lib/output.ts'
-import { recordTrust, toTrustId } from '../../scripts/lib/trust.mjs'
+import { recordTrust, toTrustId } from '../../scripts/lib/identity.cjs'
 import { Machine, makeToken } from './command.ts'
 
 const TOKEN = makeToken('a')

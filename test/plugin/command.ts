@@ -6,7 +6,7 @@ import { type AddressInfo, createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { checksumToken } from '../../scripts/lib/tokens.mjs'
+import { checksumToken } from '../../scripts/lib/identity.cjs'
 import { stopChild } from '../helpers/processes.ts'
 
 export const ROOT = fileURLToPath(new URL('../..', import.meta.url))

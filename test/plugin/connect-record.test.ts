@@ -5,8 +5,8 @@ import { hostname } from 'node:os'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import { fileURLToPath, pathToFileURL } from 'node:url'
-import { readStartTime } from '../../scripts/lib/processes.mjs'
-import { toTrustId } from '../../scripts/lib/trust.mjs'
+import { toTrustId } from '../../scripts/lib/identity.cjs'
+import { readStartTime } from '../../scripts/lib/processes.cjs'
 import { useServer } from './connect-server.ts'
 
 describe('the record of connections', () => {

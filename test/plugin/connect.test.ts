@@ -3,7 +3,7 @@ import { execFileSync } from 'node:child_process'
 import { chmod, lstat, mkdir, readFile, stat, symlink, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
-import { toTrustId } from '../../scripts/lib/trust.mjs'
+import { toTrustId } from '../../scripts/lib/identity.cjs'
 import { findClosedPort, makeToken, ROOT } from './command.ts'
 import { useServer } from './connect-server.ts'
 

@@ -13,7 +13,7 @@ const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 /** As the client writes the place of a plugin. */
 const PLUGIN = '$' + '{CLAUDE_PLUGIN_ROOT}'
 const MONITOR = `node "${PLUGIN}/scripts/subscribe.mjs"`
-const HOOK = `node "${PLUGIN}/scripts/hook.mjs"`
+const HOOK = `node "${PLUGIN}/scripts/hook.cjs"`
 /** Skills are read by a model each time; their descriptions stand in every request. */
 const SKILL_CHARACTERS_MAX = 2_500
 const COMMAND_CHARACTERS_MAX = 800
@@ -103,7 +103,7 @@ test('the monitor and the hooks start programs that git holds, and no default pl
     cwd: ROOT,
   })
   const files = stdout.split('\n')
-  for (const file of ['scripts/subscribe.mjs', 'scripts/hook.mjs', 'scripts/statusline.mjs'])
+  for (const file of ['scripts/subscribe.mjs', 'scripts/hook.cjs', 'scripts/statusline.cjs'])
     assert.ok(files.includes(file))
   const defaults = /^(?:hooks\/hooks\.json|monitors\/|agents\/|output-styles\/|settings\.json|\.lsp\.json|bin\/)/
   assert.deepEqual(

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import { Announcements } from '../../scripts/lib/announcements.mjs'
-import { TIMES } from '../../scripts/lib/config.mjs'
+import { TIMES } from '../../scripts/lib/config.cjs'
 import { Lease } from '../../scripts/lib/lease.mjs'
 import { eventually } from './listener-process.ts'
 

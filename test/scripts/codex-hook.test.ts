@@ -4,8 +4,8 @@ import { createServer, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { describe, type TestContext, test } from 'node:test'
-import { isAlive } from '../../scripts/lib/surroundings.mjs'
-import { toIdentityKey } from '../../scripts/lib/tokens.mjs'
+import { toIdentityKey } from '../../scripts/lib/identity.cjs'
+import { isAlive } from '../../scripts/lib/processes.cjs'
 import { errorAnswer, ScriptedServer } from '../helpers/scripted-server.ts'
 import { createThreadId, FakeCodex, listThreadFiles, readListenerPid, readQueued, readStatusNew } from './codex-fake.ts'
 import { entry, eventually, Home, pause, TOKEN } from './listener-process.ts'
@@ -269,7 +269,10 @@ async function startSlowPresence(context: TestContext) {
     request.on('data', (part) => {
       text += part
     })
-    request.on('end', () => void answer(request.url === '/api/presence' ? JSON.parse(text).state : null, response))
+    request.on(
+      'end',
+      () => void answer(request.url?.startsWith('/api/presence') ? JSON.parse(text).state : null, response),
+    )
   })
   const answer = async (state: string | null, response: ServerResponse) => {
     if (state !== null) {

@@ -5,8 +5,8 @@ import { describe, type TestContext, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { stopChild } from '../helpers/processes.ts'
 
-const MODULE = new URL('../../scripts/lib/hook-input.mjs', import.meta.url).href
-const HOOK = fileURLToPath(new URL('../../scripts/hook.mjs', import.meta.url))
+const MODULE = new URL('../../scripts/lib/config.cjs', import.meta.url).href
+const HOOK = fileURLToPath(new URL('../../scripts/hook.cjs', import.meta.url))
 /** Tells what was read, how long that took and how often it was parsed. */
 const READER = `
   import { readInput } from ${JSON.stringify(MODULE)}

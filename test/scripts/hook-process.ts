@@ -1,13 +1,15 @@
 /** The real hook as a child process, as a client starts it, and a server whose every answer can be scripted. */
+import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import http from 'node:http'
 import https from 'node:https'
 import type { AddressInfo, Socket } from 'node:net'
+import type { TestContext } from 'node:test'
 import { fileURLToPath } from 'node:url'
-import type { Home } from './listener-process.ts'
+import { Home } from './listener-process.ts'
 
-const HOOK = fileURLToPath(new URL('../../scripts/hook.mjs', import.meta.url))
-const STATUSLINE = fileURLToPath(new URL('../../scripts/statusline.mjs', import.meta.url))
+const HOOK = fileURLToPath(new URL('../../scripts/hook.cjs', import.meta.url))
+const STATUSLINE = fileURLToPath(new URL('../../scripts/statusline.cjs', import.meta.url))
 
 export interface ProgramResult {
   code: number | null
@@ -105,10 +107,8 @@ export class HookServer {
     return this.requests.filter((request) => request.method === method && request.path.startsWith(path))
   }
 
-  /** Bodies of the presence reports, in order. */
-  get presence(): unknown[] {
-    return this.list('PUT', '/api/presence').map(({ body }) => body)
-  }
+  /** The states that were noted, in order: where something is new, not those that ask for the inbox first. */
+  readonly presence: unknown[] = []
 
   async close(): Promise<void> {
     for (const socket of this.#sockets) socket.destroy()
@@ -116,6 +116,7 @@ export class HookServer {
   }
 
   #receive(request: http.IncomingMessage, response: http.ServerResponse): void {
+    const startedAt = performance.now()
     let text = ''
     request.setEncoding('utf8').on('data', (chunk) => {
       text += chunk
@@ -124,13 +125,17 @@ export class HookServer {
     request.on('end', () => {
       const path = request.url ?? ''
       const token = (request.headers.authorization ?? '').replace('Bearer ', '')
-      this.requests.push({ method: request.method ?? '', path, token, body: text === '' ? null : JSON.parse(text) })
-      setTimeout(() => this.#answer(path.split('?')[0] ?? '', response, token), this.delayMs)
+      const body: unknown = text === '' ? null : JSON.parse(text)
+      this.requests.push({ method: request.method ?? '', path, token, body })
+      const isNoted = !path.endsWith('inbox=first') || this.pending.length === 0
+      if (path.startsWith('/api/presence') && isNoted) this.presence.push(body)
+      callAt(startedAt + this.delayMs, () => this.#answer(path, response, token))
     })
   }
 
-  #answer(path: string, response: http.ServerResponse, token: string): void {
-    const answer = this.answers[path] ?? this.#pickHealthy(path)
+  #answer(target: string, response: http.ServerResponse, token: string): void {
+    const [path = '', query] = target.split('?')
+    const answer = this.answers[path] ?? this.#pickHealthy(path, query)
     if (answer === 'hang') return
     if (typeof answer === 'function') {
       answer(response, token)
@@ -140,15 +145,55 @@ export class HookServer {
     response.writeHead(answer.status ?? 200, { 'content-type': 'application/json', ...answer.headers }).end(body)
   }
 
-  #pickHealthy(path: string): HookAnswer {
-    if (path === '/api/inbox') {
+  #pickHealthy(path: string, query = ''): HookAnswer {
+    if (path === '/api/inbox' || (path === '/api/presence' && query.startsWith('inbox='))) {
       const counts = { pending_count: this.pending.length, pending: this.pending }
       return { json: { ...counts, agent_id: 'bob', namespace_id: 'acme' } }
     }
     if (path === '/api/presence') return { status: 204 }
     if (path === '/api/agents')
-      return { json: { namespace: 'acme', agents: [{ agent: 'bob', reach: 'online', is_you: true }] } }
+      return {
+        json: { namespace: 'acme', agents: [{ agent: 'bob', reach: 'online', is_you: true }], version: '0.1.0' },
+      }
     if (path === '/health') return { json: { status: 'ok', version: '0.1.0' } }
     return { status: 404, text: '<html>not here</html>' }
   }
+}
+
+/** Not a millisecond or two late, as timers are. */
+function callAt(endsAt: number, call: () => void): void {
+  const leftMs = endsAt - performance.now()
+  if (leftMs <= 0) call()
+  else if (leftMs > 2) setTimeout(callAt, Math.floor(leftMs - 1), endsAt, call)
+  else setImmediate(callAt, endsAt, call)
+}
+
+/** A trusted project of a healthy server. */
+export async function setUpHooks(context: TestContext, tls?: { key: string; cert: string }) {
+  const server = await HookServer.open(tls)
+  const home = await Home.create()
+  context.after(async () => {
+    await home.remove()
+    await server.close()
+  })
+  await home.connect(server.origin)
+  await home.trust(server.origin)
+  return { server, home }
+}
+
+export function hookEvent(name: string, more: Record<string, unknown> = {}) {
+  return { hook_event_name: name, session_id: 'session-1', prompt: 'hello', source: 'startup', ...more }
+}
+
+export function readContext({ stdout }: ProgramResult): { event: string; text: string } {
+  const { hookEventName, additionalContext } = JSON.parse(stdout).hookSpecificOutput
+  return { event: hookEventName, text: additionalContext }
+}
+
+export function assertSilent(result: ProgramResult, about = ''): void {
+  assert.deepEqual(
+    { code: result.code, stdout: result.stdout, stderr: result.stderr },
+    { code: 0, stdout: '', stderr: '' },
+    about,
+  )
 }

@@ -4,29 +4,17 @@ import { writeFile } from 'node:fs/promises'
 import type { ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
-import { describe, type TestContext, test } from 'node:test'
-import { findAddress } from '../../scripts/lib/hook-server.mjs'
-import { createHttpClient } from '../../scripts/lib/http.mjs'
+import { describe, test } from 'node:test'
+import { findAddress } from '../../scripts/lib/hook-server.cjs'
+import { createHttpClient } from '../../scripts/lib/http.cjs'
 import { createCertificate } from './certificate.ts'
-import { type HookAnswer, HookServer, runHook } from './hook-process.ts'
-import { Home, TOKEN } from './listener-process.ts'
+import { type HookAnswer, HookServer, runHook, setUpHooks as setUp } from './hook-process.ts'
+import { TOKEN } from './listener-process.ts'
 
 /** What a hook may take at most, on a machine that has other things to do: it must not hang, how long exactly is measured elsewhere. */
 const PATIENCE_MS = 8_000
 const PATHS = ['/api/inbox', '/api/presence', '/api/agents', '/health']
 const EVENTS = ['SessionStart', 'UserPromptSubmit', 'PostToolUse', 'Stop', 'SessionEnd']
-
-async function setUp(context: TestContext, tls?: { key: string; cert: string }) {
-  const server = await HookServer.open(tls)
-  const home = await Home.create()
-  context.after(async () => {
-    await home.remove()
-    await server.close()
-  })
-  await home.connect(server.origin)
-  await home.trust(server.origin)
-  return { server, home }
-}
 
 function event(name: string, session = 'session-1') {
   return { hook_event_name: name, session_id: session, prompt: 'hello', source: 'startup' }

@@ -1,41 +1,19 @@
 import assert from 'node:assert/strict'
 import { chmod, mkdir, readdir, readFile, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { describe, type TestContext, test } from 'node:test'
-import { HookServer, type ProgramResult, runHook } from './hook-process.ts'
-import { entry, Home, OTHER_TOKEN, TOKEN } from './listener-process.ts'
+import { describe, test } from 'node:test'
+import {
+  assertSilent,
+  hookEvent as event,
+  HookServer,
+  readContext,
+  runHook,
+  setUpHooks as setUp,
+} from './hook-process.ts'
+import { entry, OTHER_TOKEN, TOKEN } from './listener-process.ts'
 
 const isPosix = process.platform !== 'win32'
 const EVENTS = ['SessionStart', 'UserPromptSubmit', 'PostToolUse', 'Stop', 'SessionEnd']
-
-async function setUp(context: TestContext) {
-  const server = await HookServer.open()
-  const home = await Home.create()
-  context.after(async () => {
-    await home.remove()
-    await server.close()
-  })
-  await home.connect(server.origin)
-  await home.trust(server.origin)
-  return { server, home }
-}
-
-function event(name: string, more: Record<string, unknown> = {}) {
-  return { hook_event_name: name, session_id: 'session-1', prompt: 'hello', source: 'startup', ...more }
-}
-
-function readContext({ stdout }: ProgramResult): { event: string; text: string } {
-  const { hookEventName, additionalContext } = JSON.parse(stdout).hookSpecificOutput
-  return { event: hookEventName, text: additionalContext }
-}
-
-function assertSilent(result: ProgramResult, about = ''): void {
-  assert.deepEqual(
-    { code: result.code, stdout: result.stdout, stderr: result.stderr },
-    { code: 0, stdout: '', stderr: '' },
-    about,
-  )
-}
 
 describe('after a tool', { concurrency: 4 }, () => {
   test('new messages are told by count and sender, each once in a session', async (context) => {
@@ -162,59 +140,6 @@ describe('the end of a turn', { concurrency: 4 }, () => {
   })
 })
 
-describe('presence', { concurrency: 4 }, () => {
-  const who = { client: 'claude-code', session: 'session-1' }
-
-  test('is busy from a prompt to the end of the turn, and a person is reported only when one has typed', async (context) => {
-    const { server, home } = await setUp(context)
-    const machine = /^[A-Za-z0-9]/
-    assertSilent(await runHook(home, event('UserPromptSubmit', { prompt: 'hello' })))
-    for (const prompt of [
-      '<task-notification><task-id>1</task-id>',
-      '\n <task-notification>',
-      'PATCHCORD: 1 new from alice',
-    ]) {
-      assertSilent(await runHook(home, event('UserPromptSubmit', { prompt })))
-    }
-    assertSilent(await runHook(home, event('Stop')))
-    assertSilent(await runHook(home, event('SessionEnd', { reason: 'clear' })))
-    assertSilent(await runHook(home, event('SessionEnd', { reason: 'other' })))
-    const reports = server.presence as Record<string, unknown>[]
-    for (const report of reports) assert.match(String(report.machine), machine)
-    const busy = { ...who, state: 'busy' }
-    const idle = { ...who, state: 'idle' }
-    assert.deepEqual(
-      reports.map(({ machine: _, ...report }) => report),
-      [{ ...busy, human_prompt: true }, busy, busy, busy, idle, idle],
-    )
-  })
-
-  test('names the client, and a session id of any shape becomes a label that the API takes', async (context) => {
-    const { server, home } = await setUp(context)
-    const options = { args: ['--client', 'codex'] }
-    for (const session of ['a b\n<c>', '../../etc/passwd', 'x'.repeat(300), 7, undefined]) {
-      assertSilent(await runHook(home, event('Stop', { session_id: session }), options))
-    }
-    const label = /^[A-Za-z0-9][\w.:@/+-]{0,39}$/
-    for (const report of server.presence as { client: string; session: string }[]) {
-      assert.equal(report.client, 'codex')
-      assert.match(report.session, label)
-    }
-    const files = await readdir(join(home.runtime, 'patchcord'))
-    assert.ok(
-      files.every((file) => /^hook_[\w.-]{1,40}\.json$/.test(file)),
-      files.join(' '),
-    )
-  })
-
-  test('stays busy while the end of the turn is held up', async (context) => {
-    const { server, home } = await setUp(context)
-    server.deliver('alice')
-    assert.match((await runHook(home, event('Stop'))).stdout, /"block"/)
-    assert.deepEqual(server.presence, [])
-  })
-})
-
 describe('a prompt', { concurrency: 4 }, () => {
   test('of a person comes with what is new, and what an event has told is not told again', async (context) => {
     const { server, home } = await setUp(context)
@@ -280,6 +205,7 @@ describe('a session that starts', { concurrency: 4 }, () => {
 
   test('is told when the plugin is older than the server, and of nothing that is no version', async (context) => {
     const { server, home } = await setUp(context)
+    const agents = { namespace: 'acme', agents: [{ agent: 'bob', reach: 'wakeable', is_you: true }] }
     for (const [version, isTold] of [
       ['0.1.9', false],
       ['0.0.9', false],
@@ -288,7 +214,7 @@ describe('a session that starts', { concurrency: 4 }, () => {
       ['9.9.9; run this', false],
       [9, false],
     ] as const) {
-      server.answers['/health'] = { json: { status: 'ok', version } }
+      server.answers['/api/agents'] = { json: { ...agents, version } }
       const { text } = readContext(await runHook(home, event('SessionStart')))
       const told = ` The Patchcord plugin of this session (0.1.0) is older than the server (${version}); the user can update it and restart the session.`
       assert.equal(text.endsWith(told), isTold, text)
@@ -387,11 +313,4 @@ test('what an old or a hostile program has left in the memory is no matter', asy
     const result = await runHook(home, event('PostToolUse', { session_id: `session-${index}` }))
     assert.match(result.stdout, /1 new message/)
   }
-})
-
-test('a Node that is too old to have process.getBuiltinModule makes no difference', async (context) => {
-  const { server, home } = await setUp(context)
-  server.deliver('alice')
-  const env = { NODE_OPTIONS: '--import=data:text/javascript,delete%20process.getBuiltinModule' }
-  assert.match((await runHook(home, event('PostToolUse'), { env })).stdout, /1 new message for bob@acme, from alice/)
 })

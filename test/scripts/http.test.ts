@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
-import { createHttpClient } from '../../scripts/lib/http.mjs'
+import { createHttpClient } from '../../scripts/lib/http.cjs'
 import { eventually, TOKEN } from './listener-process.ts'
 import { type RawConnection, RawServer, writeBytewise } from './ws-raw-server.ts'
 

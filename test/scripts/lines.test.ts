@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { Writable } from 'node:stream'
 import { test } from 'node:test'
-import { TIMES } from '../../scripts/lib/config.mjs'
+import { TIMES } from '../../scripts/lib/config.cjs'
 import { Lines } from '../../scripts/lib/lines.mjs'
 import { eventually, pause } from './listener-process.ts'
 

@@ -6,8 +6,7 @@ import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promis
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { checksumToken } from '../../scripts/lib/tokens.mjs'
-import { toTrustId } from '../../scripts/lib/trust.mjs'
+import { checksumToken, toTrustId } from '../../scripts/lib/identity.cjs'
 
 const SUBSCRIBE = fileURLToPath(new URL('../../scripts/subscribe.mjs', import.meta.url))
 const WAIT_MS = 30_000
@@ -205,12 +204,14 @@ export function preload(code: string): Record<string, string> {
 export function fillDisk(space: string): Record<string, string> {
   return preload(`
     import fs from 'node:fs'
+    import { syncBuiltinESMExports } from 'node:module'
     const { writeFileSync } = fs
     fs.writeFileSync = (file, text, options) => {
       if (fs.existsSync(${JSON.stringify(space)})) return writeFileSync(file, text, options)
       writeFileSync(file, '', options)
       throw Object.assign(new Error('ENOSPC: no space left on device, write'), { code: 'ENOSPC' })
-    }`)
+    }
+    syncBuiltinESMExports()`)
 }
 
 /** Polls until the condition holds; fails with the message after a generous time. */

@@ -5,7 +5,7 @@ import { mkdir, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
-import { toTrustId } from '../../scripts/lib/trust.mjs'
+import { toTrustId } from '../../scripts/lib/identity.cjs'
 import { entry, eventually, type Home, makeToken, OTHER_TOKEN, pause, TOKEN } from './listener-process.ts'
 import { CONNECTED, setUp, setUpConnected } from './listener-setup.ts'
 

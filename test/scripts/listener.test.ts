@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
 import { existsSync } from 'node:fs'
 import { type TestContext, test } from 'node:test'
-import { toTrustId } from '../../scripts/lib/trust.mjs'
+import { toTrustId } from '../../scripts/lib/identity.cjs'
 import { type Script, ScriptedServer } from '../helpers/scripted-server.ts'
 import { eventually, Home, OTHER_TOKEN, pause, TOKEN } from './listener-process.ts'
 

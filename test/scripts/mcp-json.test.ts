@@ -4,7 +4,7 @@ import { chown, mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
-import { discoverIdentities, parseBase } from '../../scripts/lib/mcp-json.mjs'
+import { discoverIdentities, parseBase } from '../../scripts/lib/mcp-json.cjs'
 import { entry, OTHER_TOKEN, TOKEN } from './listener-process.ts'
 
 const isRoot = process.getuid?.() === 0

@@ -6,8 +6,7 @@ import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { Pidfile, prepareRuntimeFolder } from '../../scripts/lib/pidfile.mjs'
-import { readStartTime } from '../../scripts/lib/processes.mjs'
-import { isAlive } from '../../scripts/lib/surroundings.mjs'
+import { isAlive, readStartTime } from '../../scripts/lib/processes.cjs'
 import { eventually } from './listener-process.ts'
 
 const BOB = { origin: 'https://pc.example', namespace: 'acme', agent: 'bob' }

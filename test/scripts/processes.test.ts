@@ -2,8 +2,8 @@ import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { test } from 'node:test'
-import { readStartTime } from '../../scripts/lib/processes.mjs'
-import { isAlive, watchSurroundings } from '../../scripts/lib/surroundings.mjs'
+import { isAlive, readStartTime } from '../../scripts/lib/processes.cjs'
+import { watchSurroundings } from '../../scripts/lib/surroundings.mjs'
 import { eventually, pause } from './listener-process.ts'
 
 test('a process has one start time, and none after its end', { skip: process.platform === 'win32' }, async () => {

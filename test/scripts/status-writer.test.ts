@@ -3,7 +3,7 @@ import { mkdir, mkdtemp, readdir, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
-import { readStatus } from '../../scripts/lib/runtime-folder.mjs'
+import { readStatus } from '../../scripts/lib/runtime-folder.cjs'
 import { StatusWriter } from '../../scripts/lib/status-writer.mjs'
 import { TOKEN } from './listener-process.ts'
 
@@ -32,10 +32,10 @@ test('a message that is heard of while the inbox answers is counted, though the 
   heard.hear({ id: 'heard', from: 'alice' })
   heard.compare([{ id: 'waiting', from: 'carol' }])
   writer.end()
-  assert.equal((await readStatus(folder, identity))?.new, 2)
+  assert.equal(readStatus(folder, identity)?.new, 2)
   heard.compare([{ id: 'heard', from: 'alice' }])
   writer.end()
-  assert.equal((await readStatus(folder, identity))?.new, 1)
+  assert.equal(readStatus(folder, identity)?.new, 1)
   assert.equal(told.length, 3)
 })
 
@@ -43,10 +43,10 @@ test('however many wakes come, no more are counted, or kept, than an inbox has r
   const { folder, writer, heard, told } = await setUp(context)
   for (let count = 0; count < 20_000; count++) heard.hear({ id: `id-${count}`, from: 'alice' })
   writer.end()
-  assert.equal((await readStatus(folder, identity))?.new, 1_000)
+  assert.equal(readStatus(folder, identity)?.new, 1_000)
   heard.compare(Array.from({ length: 900 }, (_, index) => ({ id: `waiting-${index}`, from: 'carol' })))
   writer.end()
-  assert.equal((await readStatus(folder, identity))?.new, 1_000)
+  assert.equal(readStatus(folder, identity)?.new, 1_000)
   assert.equal(told.length, 20_001)
 })
 

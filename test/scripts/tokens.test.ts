@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { checksumToken, isTokenText } from '../../scripts/lib/tokens.mjs'
+import { checksumToken, isTokenText } from '../../scripts/lib/identity.cjs'
 import { makeToken, TOKEN } from './listener-process.ts'
 
 test('the checksum is CRC-32 in six digits of base 62', () => {

@@ -57,7 +57,7 @@ function listEntries(tree: Tree): string[] {
 
 /** Paths of code in the text of a manifest; `dist/x.js` is built from `x.ts`. */
 function listPaths(text: string): string[] {
-  const paths = Array.from(text.matchAll(/[\w@.-]+(?:\/[\w@.-]+)*\.(?:tsx?|mjs|js)\b/g), (match) => match[0])
+  const paths = Array.from(text.matchAll(/[\w@.-]+(?:\/[\w@.-]+)*\.(?:tsx?|mjs|cjs|js)\b/g), (match) => match[0])
   return paths.map((path) => path.replace(/^\.\//, '').replace(/^dist\/(.*)\.js$/, '$1.ts'))
 }
 

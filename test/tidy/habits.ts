@@ -2,7 +2,7 @@ import { listEdges } from './imports.ts'
 import { type Token, tokenizeCode } from './lexer.ts'
 import { isCode, type Rule, type Tree, type Violation } from './tree.ts'
 
-const ENVIRONMENT_READERS = ['server/config.ts', 'plugin/env.ts', 'scripts/lib/config.mjs']
+const ENVIRONMENT_READERS = ['server/config.ts', 'plugin/env.ts', 'scripts/lib/config.cjs']
 
 /** What only looks like a secret is kept apart, where a reader expects it. */
 const FIXTURES = /^test\/fixtures\//

@@ -74,7 +74,7 @@ function checkTopLevel(edge: Edge): Violation[] {
 
 function checkPurity(edge: Edge): Violation[] {
   if (edge.isTypeOnly) return [violation(edge, 'types come through JSDoc @import')]
-  if (edge.kind === 'require') return [violation(edge, 'uses require')]
+  if (edge.kind === 'require' && !edge.from.endsWith('.cjs')) return [violation(edge, 'uses require')]
   if (edge.specifier === null) return [violation(edge, 'imports a computed module, which nobody can check')]
   if (edge.specifier === 'node:module') return [violation(edge, 'imports node:module, which loads anything')]
   if (edge.specifier.startsWith('node:') || (edge.to?.startsWith('scripts/') && isOutsideDev(edge.to))) return []

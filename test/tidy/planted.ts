@@ -31,8 +31,8 @@ export const TIDY: Files = {
   'server/realtime/hub.ts': "import '../wakes/bus.ts'",
   'scripts/README.md': 'rule',
   'scripts/subscribe.mjs':
-    "#!/usr/bin/env node\n/** @import { A } from './lib/types.d.ts' */\nimport 'node:net'\nimport './lib/config.mjs'",
-  'scripts/lib/config.mjs': 'export const home = process.env.HOME',
+    "#!/usr/bin/env node\n/** @import { A } from './lib/types.d.ts' */\nimport 'node:net'\nimport './lib/config.cjs'",
+  'scripts/lib/config.cjs': 'export const home = process.env.HOME',
   'scripts/lib/types.d.ts': 'export interface A {}',
   'supabase/README.md': 'rule',
   'supabase/migrations/20260101000000_agents.sql': '',
@@ -117,9 +117,9 @@ export const PLANTED: Planted[] = [
   },
   {
     breaks: between,
-    plant: { 'server/domain/x.ts': "import '../../scripts/lib/config.mjs'" },
+    plant: { 'server/domain/x.ts': "import '../../scripts/lib/config.cjs'" },
     in: 'server/domain/x.ts',
-    expected: /server\/ must not import scripts\/lib\/config.mjs/,
+    expected: /server\/ must not import scripts\/lib\/config.cjs/,
   },
   {
     breaks: between,
@@ -153,10 +153,12 @@ export const PLANTED: Planted[] = [
     ["import { createRequire } from 'node:module'", /node:module/],
     ["require('node:net')", /require/],
     ['await import(name)', /computed/],
-  ].map(([source, expected]) => ({
+    ["require('ws')", /imports ws/, 'scripts/lib/x.cjs'],
+    ['require(name)', /computed/, 'scripts/lib/x.cjs'],
+  ].map(([source, expected, file = 'scripts/lib/x.mjs']) => ({
     breaks: pure,
-    plant: { 'scripts/lib/x.mjs': source as string, 'scripts/dev/demo.ts': '' },
-    in: 'scripts/lib/x.mjs',
+    plant: { [file as string]: source as string, 'scripts/dev/demo.ts': '' },
+    in: file as string,
     expected: expected as RegExp,
   })),
   {

@@ -47,7 +47,7 @@ function matchesName(pattern: string, name: string): boolean {
 }
 
 export function isCode(path: string): boolean {
-  return /\.(?:ts|tsx|mts|mjs|js)$/.test(path)
+  return /\.(?:ts|tsx|mts|mjs|cjs|js)$/.test(path)
 }
 
 /** Test files of a tree, by the names that the runner looks for. */

@@ -57,6 +57,40 @@ describe('/api/lease, /api/presence and /api/agents', () => {
     )
   })
 
+  test('one request reports a state and shows what is new; where the inbox comes first, only an empty one lets it be noted', async () => {
+    const { alice, bob } = await seed(database, 'both', ['alice', 'bob'])
+    const report = async (inbox: string, state: string) => {
+      const body = { state, client: 'claude-code', session: 's1' }
+      return await call(app, 'PUT', `/api/presence${inbox}`, { token: bob.token, body })
+    }
+    const state = async () => {
+      const { json } = await call(app, 'GET', '/api/agents', alice)
+      return json.agents.find(({ agent }: { agent: string }) => agent === 'bob').state
+    }
+    const nothing = await report('?inbox=show', 'busy')
+    const of = { agent_id: 'bob', namespace_id: 'both' }
+    assert.deepEqual([nothing.status, nothing.json], [200, { ...of, pending_count: 0, pending: [] }])
+    assert.equal(await state(), 'busy')
+    const { message_id } = await alice((scope) => sendMessage(scope, { to: 'bob', content: 'x' }))
+    const held = await report('?inbox=first', 'idle')
+    assert.deepEqual([held.json.pending_count, held.json.pending[0].message_id], [1, message_id])
+    assert.equal('preview' in held.json.pending[0], false)
+    assert.equal(await state(), 'busy')
+    assert.equal((await report('?inbox=show', 'idle')).json.pending_count, 1)
+    assert.equal(await state(), 'idle')
+    await report('', 'busy')
+    await call(app, 'POST', '/api/inbox/fetch', bob)
+    assert.equal((await report('?inbox=first', 'idle')).json.pending_count, 0)
+    assert.equal(await state(), 'idle')
+    assert.equal((await report('?inbox=last', 'idle')).status, 400)
+  })
+
+  test('who is here comes with the version of the server', async () => {
+    const { alice } = await seed(database, 'version', ['alice'])
+    const { json } = await call(app, 'GET', '/api/agents', alice)
+    assert.equal(json.version, (await call(app, 'GET', '/health')).json.version)
+  })
+
   test('offline agents are counted, and listed with all', async () => {
     const { alice } = await seed(database, 'all', ['alice', 'bob', 'carol'])
     const few = await call(app, 'GET', '/api/agents', alice)

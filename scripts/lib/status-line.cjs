@@ -1,34 +1,35 @@
 /** The text of the status line. */
-import { toLabel } from './hook-input.mjs'
-import { discoverIdentities } from './mcp-json.mjs'
-import { prepareRuntimeFolder, readMemory, readStatus, toMemoryFile } from './runtime-folder.mjs'
-import { isRecord } from './text.mjs'
-import { toIdentityKey } from './tokens.mjs'
+
+const { isRecord } = require('./basics.cjs')
+const { toLabel } = require('./config.cjs')
+const { toIdentityKey } = require('./identity.cjs')
+const { discoverIdentities } = require('./mcp-json.cjs')
+const { prepareRuntimeFolder, readMemory, readStatus, toMemoryFile } = require('./runtime-folder.cjs')
 
 const IDENTITIES_MAX = 4
 
 /**
  * @param {Record<string, unknown>} input what Claude Code tells a status line
- * @param {import('./config.mjs').Settings} settings
- * @returns {Promise<string>} empty: this project has no agent
+ * @param {import('./config.cjs').Settings} settings
+ * @returns {string} empty: this project has no agent
  */
-export async function describeStatus(input, { pair, lookup, runtimeFolders }) {
+function describeStatus(input, { pair, lookup, runtimeFolders }) {
   const project = isRecord(input.workspace) ? input.workspace.project_dir : undefined
   const folder = [project, input.cwd].find((path) => typeof path === 'string' && path !== '') ?? process.cwd()
   const { identities } = discoverIdentities({ folder: String(folder), pair, lookup })
   if (identities.length === 0) return ''
   const runtime = prepareRuntimeFolder(runtimeFolders)
   const { peeks } = readMemory(toMemoryFile(runtime, toLabel(input.session_id)))
-  const parts = identities.slice(0, IDENTITIES_MAX).map(async (identity) => {
-    return describeIdentity(await readStatus(runtime, identity), peeks[toIdentityKey(identity)])
-  })
-  return (await Promise.all(parts)).join(' | ')
+  const parts = identities
+    .slice(0, IDENTITIES_MAX)
+    .map((identity) => describeIdentity(readStatus(runtime, identity), peeks[toIdentityKey(identity)]))
+  return parts.join(' | ')
 }
 
 /**
  * The count of whoever has looked last: a listener does not hear of messages being read, a hook does.
- * @param {import('./runtime-folder.mjs').ReadStatus | null} status
- * @param {import('./runtime-folder.mjs').Peek | undefined} peek
+ * @param {import('./runtime-folder.cjs').ReadStatus | null} status
+ * @param {import('./runtime-folder.cjs').Peek | undefined} peek
  */
 function describeIdentity(status, peek) {
   const isPeek = peek !== undefined && peek.new >= 0
@@ -39,3 +40,5 @@ function describeIdentity(status, peek) {
   const reach = status?.isLive ? 'wakeable' : 'not wakeable'
   return [`${known.agent}@${known.namespace}`, ...count, reach].join(' · ')
 }
+
+module.exports = { describeStatus }

@@ -2,8 +2,9 @@
  * One JSON request and its answer, HTTP/1.1 over a connection of its own. `fetch` would cost 8 MB of memory in every listener,
  * and a call every 30 s would find most kept connections closed by somebody between here and the server.
  */
-import { createBody, HeadReader, openSocket, readRetryAfter, writeHead } from './http-wire.mjs'
-import { parseObject } from './text.mjs'
+
+const { parseObject } = require('./basics.cjs')
+const { createBody, HeadReader, openSocket, readRetryAfter, writeHead } = require('./http-wire.cjs')
 
 /** The largest answer is an inbox of 1,000 pending ids, about 150 kB. */
 const ANSWER_BYTES_MAX = 1024 * 1024
@@ -23,7 +24,7 @@ const ANSWER_BYTES_MAX = 1024 * 1024
  * A client of one server: follows no redirects (a token is for one server only).
  * @returns {{ requestJson: RequestJson, close: () => void }}
  */
-export function createHttpClient() {
+function createHttpClient() {
   /** @type {Set<Exchange>} */
   const running = new Set()
   /** Of the last connection over TLS: the next one is spared the certificates. @type {Buffer | undefined} */
@@ -54,9 +55,9 @@ export function createHttpClient() {
 
 class Exchange {
   #reader = new HeadReader()
-  /** @type {import('./http-wire.mjs').Head | null} */
+  /** @type {import('./http-wire.cjs').Head | null} */
   #head = null
-  /** @type {import('./http-wire.mjs').Body | null} */
+  /** @type {import('./http-wire.cjs').Body | null} */
   #body = null
   /** @type {import('node:net').Socket | null} */
   #socket = null
@@ -97,7 +98,7 @@ class Exchange {
         'content-length': String(Buffer.byteLength(payload)),
       }),
     })
-    const socket = await openSocket(url, { session: this.session, address })
+    const socket = openSocket(url, { session: this.session, address })
     this.#socket = socket
     socket.on('error', (error) => this.fail(error))
     if (this.#isOver) return void socket.destroy()
@@ -163,3 +164,5 @@ class Exchange {
 function readSession(socket) {
   return /** @type {import('node:tls').TLSSocket} */ (socket).getSession()
 }
+
+module.exports = { createHttpClient }

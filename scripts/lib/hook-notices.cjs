@@ -2,12 +2,10 @@
  * What hooks say, and what those of one session have said, as each hook is a process of its own. Notices are facts made of counts
  * and of names that pass the pattern, never a word of a message, and no orders. One module, as it is loaded while a server thinks.
  */
-import { getBuiltin } from './node.mjs'
-import { readMemory } from './runtime-folder.mjs'
-import { isName } from './text.mjs'
-
-const { closeSync, lstatSync, openSync, readdirSync, renameSync, rmSync, writeSync } = getBuiltin('fs')
-const { join } = getBuiltin('path')
+const { closeSync, lstatSync, openSync, readdirSync, renameSync, rmSync, writeSync } = require('node:fs')
+const { join } = require('node:path')
+const { isName } = require('./basics.cjs')
+const { readMemory } = require('./runtime-folder.cjs')
 
 const IDS_MAX = 1_000
 const PEEKS_MAX = 16
@@ -19,9 +17,9 @@ const KEPT_MS = 7 * 24 * 3_600_000
 const OURS = /^(?:hook_[\w.-]+\.(?:json|lock)|status_[\w.-]+\.tmp)$/
 
 /**
- * @typedef {import('./runtime-folder.mjs').Kind} Kind
- * @typedef {import('./runtime-folder.mjs').Peek} Peek
- * @typedef {import('./runtime-folder.mjs').Remembered} Remembered
+ * @typedef {import('./runtime-folder.cjs').Kind} Kind
+ * @typedef {import('./runtime-folder.cjs').Peek} Peek
+ * @typedef {import('./runtime-folder.cjs').Remembered} Remembered
  */
 
 /**
@@ -30,7 +28,7 @@ const OURS = /^(?:hook_[\w.-]+\.(?:json|lock)|status_[\w.-]+\.tmp)$/
  * @param {{ ids: string[], kinds: Kind[], peeks: Record<string, Peek> }} found peeks by the key of an identity
  * @returns {Set<string>} the ids that nothing of the first kind was said of before; none when that cannot be remembered
  */
-export function noteFound(file, { ids, kinds, peeks }) {
+function noteFound(file, { ids, kinds, peeks }) {
   const asked = new Set(ids.slice(0, IDS_MAX))
   /** @type {Set<string>} */
   let fresh = new Set()
@@ -85,7 +83,7 @@ function takeLock(file) {
 }
 
 /** Removes what sessions of long ago have left. @param {string} folder */
-export function forgetOldSessions(folder) {
+function forgetOldSessions(folder) {
   for (const name of readdirSync(folder)) {
     if (OURS.test(name) && isOlder(join(folder, name), KEPT_MS)) rmSync(join(folder, name), { force: true })
   }
@@ -115,17 +113,17 @@ function describeMail({ agent, namespace, from }) {
 }
 
 /** @param {Mail[]} mails none of them empty */
-export function describeNews(mails) {
+function describeNews(mails) {
   return `Patchcord: ${mails.map(describeMail).join('; ')}. The inbox tool shows the text.`
 }
 
 /** Why a turn does not end yet. @param {Mail[]} mails none of them empty */
-export function describeUnread(mails) {
+function describeUnread(mails) {
   return `Patchcord: ${mails.map(describeMail).join('; ')}, not read yet. The inbox tool shows the text. Each message is mentioned here once; what is not read now stays in the inbox.`
 }
 
 /** @param {{ agent: string, namespace: string, isWakeable: boolean, client: string }} identity */
-export function describeIdentity({ agent, namespace, isWakeable, client }) {
+function describeIdentity({ agent, namespace, isWakeable, client }) {
   const how = client === 'claude-code' ? LISTENERS : ''
   return `Patchcord: this session is the agent ${agent}@${namespace}, ${isWakeable ? 'wakeable' : `not wakeable yet${how}`}.`
 }
@@ -134,7 +132,7 @@ const LISTENERS =
   " (the plugin's listener starts by itself in an interactive session; /patchcord:subscribe starts one elsewhere)"
 
 /** Trust is a person's to give, not the model's that reads this. @param {Untrusted} what */
-export function describeUntrusted(what) {
+function describeUntrusted(what) {
   return `Patchcord: ${what} not trusted yet: the user can run patchcord connect in a terminal`
 }
 
@@ -142,10 +140,20 @@ export function describeUntrusted(what) {
  * @param {string} own version of this plugin @param {string | null} server
  * @returns {string | null} null: the plugin is not older than the server, by its first two numbers
  */
-export function describeVersions(own, server) {
+function describeVersions(own, server) {
   if (server === null) return null
   const [major = 0, minor = 0] = own.split('.').map(Number)
   const [serverMajor = 0, serverMinor = 0] = server.split('.').map(Number)
   if (serverMajor < major || (serverMajor === major && serverMinor <= minor)) return null
   return `The Patchcord plugin of this session (${own}) is older than the server (${server}); the user can update it and restart the session.`
+}
+
+module.exports = {
+  describeIdentity,
+  describeNews,
+  describeUnread,
+  describeUntrusted,
+  describeVersions,
+  forgetOldSessions,
+  noteFound,
 }

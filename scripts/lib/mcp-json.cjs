@@ -1,10 +1,8 @@
 /** Finds the Patchcord identities of a project in `.mcp.json`, without trusting the file further than needed. */
-import { getBuiltin } from './node.mjs'
-import { isRecord, toOneLine } from './text.mjs'
-import { isTokenText } from './tokens.mjs'
-
-const fs = getBuiltin('fs')
-const { dirname, join } = getBuiltin('path')
+const fs = require('node:fs')
+const { dirname, join } = require('node:path')
+const { isRecord, toOneLine } = require('./basics.cjs')
+const { isTokenText } = require('./identity.cjs')
 
 const FILE_BYTES_MAX = 1024 * 1024
 const CHUNK_BYTES = 64 * 1024
@@ -15,7 +13,7 @@ const TEXT_MAX = 4 * 1024
 const ADDRESS_VARIABLE = /^PATCHCORD_(?:URL|BASE_URL|SERVER|ORIGIN|HOST|PORT)$/
 const HTTP_TYPES = new Set([undefined, 'http', 'streamable-http'])
 
-export const MISSING_ENTRY = '.mcp.json missing mcpServers.patchcord.url or Authorization'
+const MISSING_ENTRY = '.mcp.json missing mcpServers.patchcord.url or Authorization'
 
 /**
  * @typedef {object} Identity
@@ -45,7 +43,7 @@ function getOwnUid() {
  * @param {{ folder: string, pair: { url: string, token: string } | null, lookup: Lookup, uid?: number | null }} input
  * @returns {Discovery}
  */
-export function discoverIdentities({ folder, pair, lookup, uid = getOwnUid() }) {
+function discoverIdentities({ folder, pair, lookup, uid = getOwnUid() }) {
   if (pair !== null) return discoverPair(pair)
   /** @type {Map<string, unknown>} */
   const entries = new Map()
@@ -169,7 +167,7 @@ function readUpTo(handle, bytesMax) {
 }
 
 /** @param {string} text @returns {{ servers: Record<string, unknown>, problem: string | null }} */
-export function parseMcpJson(text) {
+function parseMcpJson(text) {
   try {
     // A byte order mark, as editors on Windows write it, is no part of JSON.
     const json = /** @type {unknown} */ (JSON.parse(text.replace(/^\uFEFF/, '')))
@@ -302,7 +300,7 @@ function expandUrl(template, lookup) {
  * @param {string} text
  * @returns {{ base: string, origin: string } | null}
  */
-export function parseBase(text) {
+function parseBase(text) {
   if (text.includes('\0') || !URL.canParse(text)) return null
   const url = new URL(text)
   if (url.username !== '' || url.password !== '') return null
@@ -314,6 +312,8 @@ export function parseBase(text) {
 }
 
 /** @param {string} hostnameOfUrl as `URL.hostname` gives it: lower case, IPv6 in brackets */
-export function isLoopback(hostnameOfUrl) {
+function isLoopback(hostnameOfUrl) {
   return LOOPBACK.test(hostnameOfUrl)
 }
+
+module.exports = { discoverIdentities, isLoopback, MISSING_ENTRY, parseBase, parseMcpJson }

@@ -1,20 +1,31 @@
-/** When a process of this machine started. */
-import { getBuiltin } from './node.mjs'
+/** Whether a process of this machine lives, and when it started. */
 
-const { readFileSync } = getBuiltin('fs')
+const { readFileSync } = require('node:fs')
 
-/** Only where there is no /proc: it takes its time to load. */
-const childProcess = /^(?:linux|win32)$/.test(process.platform) ? null : await import('node:child_process')
+/**
+ * @param {number} pid
+ * @param {(pid: number, signal: 0) => unknown} [kill]
+ */
+function isAlive(pid, kill = process.kill) {
+  try {
+    kill(pid, 0)
+    return true
+  } catch (error) {
+    // EPERM: it exists and belongs to somebody else, which is alive all the same.
+    return error instanceof Error && 'code' in error && error.code === 'EPERM'
+  }
+}
 
 /**
  * When the process started, as a text that differs for two processes with the same pid; null: unknown or not running.
  * @param {number} pid @returns {string | null}
  */
-export function readStartTime(pid) {
+function readStartTime(pid) {
   if (process.platform === 'linux') return readLinuxStartTime(pid)
-  if (childProcess === null) return null
+  if (process.platform === 'win32') return null
   try {
-    const output = childProcess.execFileSync('ps', ['-o', 'lstart=', '-p', String(pid)], {
+    // Only where there is no /proc: it takes its time to load.
+    const output = require('node:child_process').execFileSync('ps', ['-o', 'lstart=', '-p', String(pid)], {
       encoding: 'utf8',
       timeout: 2_000,
       stdio: ['ignore', 'pipe', 'ignore'],
@@ -37,3 +48,5 @@ function readLinuxStartTime(pid) {
     return null
   }
 }
+
+module.exports = { isAlive, readStartTime }

@@ -5,12 +5,10 @@
  * know the agent's name. Beside it what the hooks of a session have said, `hook_<session>.json`. One module, since each costs a
  * hook a millisecond to load.
  */
-import { getBuiltin } from './node.mjs'
-import { isName, isRecord } from './text.mjs'
-import { toIdentityKey } from './tokens.mjs'
-
-const { lstatSync, mkdirSync, readdirSync, readFileSync } = getBuiltin('fs')
-const { dirname, join } = getBuiltin('path')
+const { lstatSync, mkdirSync, readdirSync, readFileSync } = require('node:fs')
+const { dirname, join } = require('node:path')
+const { isName, isRecord } = require('./basics.cjs')
+const { toIdentityKey } = require('./identity.cjs')
 
 const STATUS_BYTES_MAX = 16 * 1024
 const MEMORY_BYTES_MAX = 256 * 1024
@@ -45,7 +43,7 @@ const FRESH_MS = 6 * 60_000
  * @returns {string}
  * @throws {Error} one sentence, when a folder is a symlink, another user's or open to others
  */
-export function prepareRuntimeFolder(folders) {
+function prepareRuntimeFolder(folders) {
   const folder = folders.find((path, index) => index === folders.length - 1 || isOwnFolder(dirname(path)))
   if (folder === undefined) throw new Error('no runtime folder')
   try {
@@ -71,8 +69,8 @@ function isOwnFolder(path) {
   }
 }
 
-/** @param {string} folder @param {{ base: string, token: string }} identity @returns {Promise<ReadStatus | null>} the newest */
-export async function readStatus(folder, identity) {
+/** @param {string} folder @param {{ base: string, token: string }} identity @returns {ReadStatus | null} the newest */
+function readStatus(folder, identity) {
   const ending = `_${toIdentityKey(identity)}.json`
   const names = listNames(folder).filter((name) => name.startsWith('status_') && name.endsWith(ending))
   // An agent that was renamed has left a file of its old name.
@@ -82,7 +80,7 @@ export async function readStatus(folder, identity) {
   if (newest === undefined) return null
   const updatedAtMs = Date.parse(newest.updated_at)
   const isFresh = Math.abs(Date.now() - updatedAtMs) <= FRESH_MS
-  return { ...newest, updatedAtMs, isLive: newest.connected && isFresh && (await isRunning(newest)) }
+  return { ...newest, updatedAtMs, isLive: newest.connected && isFresh && isRunning(newest) }
 }
 
 /** @param {string} folder */
@@ -95,7 +93,7 @@ function listNames(folder) {
 }
 
 /** @param {string} file @returns {Status | null} null: there is none that can be read */
-export function readStatusFile(file) {
+function readStatusFile(file) {
   try {
     const stats = lstatSync(file)
     if (!stats.isFile() || stats.size > STATUS_BYTES_MAX) return null
@@ -107,7 +105,7 @@ export function readStatusFile(file) {
 }
 
 /** @param {unknown} json @returns {Status | null} */
-export function parseStatus(json) {
+function parseStatus(json) {
   if (!isRecord(json)) return null
   const { agent, namespace, server, pid, started, connected, new: count, updated_at: updatedAt } = json
   if (!isName(agent) || !isName(namespace) || typeof server !== 'string' || typeof updatedAt !== 'string') return null
@@ -122,21 +120,21 @@ function isCount(value) {
 }
 
 /** @param {Status} status whose pid may have been given to another process since */
-async function isRunning({ pid, started }) {
+function isRunning({ pid, started }) {
   // Where no listener was ever started, a hook need not load this.
-  const [{ readStartTime }, { isAlive }] = await Promise.all([import('./processes.mjs'), import('./surroundings.mjs')])
+  const { isAlive, readStartTime } = require('./processes.cjs')
   if (pid < 2 || !isAlive(pid)) return false
   const now = readStartTime(pid)
   return now === null || started === '' || now === started
 }
 
 /** @param {string} folder the runtime folder @param {string} session @returns {string} */
-export function toMemoryFile(folder, session) {
+function toMemoryFile(folder, session) {
   return join(folder, `hook_${session.replace(/[^\w.-]/g, '-')}.json`)
 }
 
 /** @param {string} file @returns {Remembered} empty when there is nothing, or nothing that can be read */
-export function readMemory(file) {
+function readMemory(file) {
   try {
     const stats = lstatSync(file)
     if (!stats.isFile() || stats.size > MEMORY_BYTES_MAX) return parseMemory(null)
@@ -175,3 +173,5 @@ function isPeek(value) {
     (isName(value.namespace) || value.namespace === '')
   )
 }
+
+module.exports = { parseStatus, prepareRuntimeFolder, readMemory, readStatus, readStatusFile, toMemoryFile }

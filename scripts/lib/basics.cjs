@@ -1,4 +1,13 @@
-/** What may reach a line that a model or a person reads: names by pattern, everything else on one line of printable text. */
+/**
+ * What every program of some milliseconds begins with: a clock that nobody sets, and what may reach a line that a model or a
+ * person reads: names by pattern, everything else on one line of printable text.
+ */
+
+/** Milliseconds of a clock that nobody sets. `performance` is the same, and ten more modules of Node. */
+function monotonicMs() {
+  const [seconds, nanoseconds] = process.hrtime()
+  return seconds * 1000 + nanoseconds / 1e6
+}
 
 const NAME = /^[a-z0-9](?:[a-z0-9._-]{0,38}[a-z0-9])?$/
 /** Controls, line and paragraph separators, and the invisible or direction-changing characters of Unicode category Cf. */
@@ -8,7 +17,7 @@ const PLAIN = /^[\x20-\x7e]*$/
 const TOKEN_LIKE = /pc_[A-Za-z0-9_-]{8,}/g
 
 /** @param {unknown} value @returns {value is string} */
-export function isName(value) {
+function isName(value) {
   return typeof value === 'string' && NAME.test(value)
 }
 
@@ -16,7 +25,7 @@ export function isName(value) {
  * One printable line of at most `charactersMax`, without anything that looks like a token.
  * @param {unknown} value @param {number} [charactersMax]
  */
-export function toOneLine(value, charactersMax = 300) {
+function toOneLine(value, charactersMax = 300) {
   const given = toText(value)
   const text = (PLAIN.test(given) ? given : given.replace(UNPRINTABLE, ' ')).replace(TOKEN_LIKE, 'pc_…')
   const characters = Array.from(text)
@@ -29,19 +38,19 @@ function toText(value) {
 }
 
 /** @param {unknown} error */
-export function describeError(error) {
+function describeError(error) {
   if (!(error instanceof Error)) return toOneLine(error)
   const code = 'code' in error && typeof error.code === 'string' ? error.code : error.name
   return toOneLine(error.message === '' ? code : error.message)
 }
 
 /** @param {unknown} value @returns {value is Record<string, unknown>} */
-export function isRecord(value) {
+function isRecord(value) {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
 /** @param {string} text @returns {Record<string, unknown> | null} null: no JSON, or no object */
-export function parseObject(text) {
+function parseObject(text) {
   try {
     const json = /** @type {unknown} */ (JSON.parse(text))
     return isRecord(json) ? json : null
@@ -49,3 +58,5 @@ export function parseObject(text) {
     return null
   }
 }
+
+module.exports = { describeError, isName, isRecord, monotonicMs, parseObject, toOneLine }

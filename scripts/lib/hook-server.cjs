@@ -1,7 +1,7 @@
 /** What a hook asks servers for, within a time that nobody notices, and without a word where no answer comes. */
-import { createHttpClient } from './http.mjs'
-import { monotonicMs } from './node.mjs'
-import { isName, isRecord } from './text.mjs'
+
+const { isName, isRecord, monotonicMs } = require('./basics.cjs')
+const { createHttpClient } = require('./http.cjs')
 
 /** Ids are only compared here. */
 const ID = /^[\w-]{1,64}$/
@@ -10,13 +10,15 @@ const VERSION = /^\d{1,4}\.\d{1,4}\.\d{1,4}$/
 const ADDRESS = /^(?:localhost|[\d.]+|\[[\da-f:.]+\])$/
 
 /**
- * @typedef {import('./mcp-json.mjs').Identity} Identity
+ * @typedef {import('./mcp-json.cjs').Identity} Identity
  * @typedef {{ id: string, from: unknown }} Pending
- * @typedef {{ state: 'idle' | 'busy', client: string, session: string, machine: string, human_prompt?: true }} Presence
+ * @typedef {{ client: string, session: string, machine: string }} Who
+ * @typedef {Who & { state: string, human_prompt?: boolean }} Presence `idle` or `busy`; a person has just typed
+ * @typedef {{ agent: string, namespace: string, isWakeable: boolean, version: string | null }} Self version: of the server
  * @typedef {{ agent: string, namespace: string, pending: Pending[] }} Inbox
  */
 
-export class HookServers {
+class HookServers {
   #budgetMs
   /** @type {number | null} */
   #endsAt = null
@@ -30,10 +32,7 @@ export class HookServers {
 
   /** Who the token is, and everything that is new to it. @param {Identity} identity @returns {Promise<Inbox | null>} null: no answer */
   async peek(identity) {
-    const json = await this.#call(identity, 'GET', '/api/inbox?status=new&count_only=1')
-    const { agent_id: agent, namespace_id: namespace } = json ?? {}
-    if (json === null || !isName(agent) || !isName(namespace) || !Array.isArray(json.pending)) return null
-    return { agent, namespace, pending: json.pending.flatMap(toPending) }
+    return toInbox(await this.#call(identity, 'GET', '/api/inbox?status=new&count_only=1'))
   }
 
   /** @param {Identity} identity @param {Presence} presence */
@@ -42,20 +41,29 @@ export class HookServers {
   }
 
   /**
+   * Both in one request. With 'first' the state is noted only where nothing is new.
+   * @param {Identity} identity @param {Presence} presence @param {'show' | 'first'} inbox
+   * @returns {Promise<Inbox | null>} null: no answer
+   */
+  async reportAndPeek(identity, presence, inbox) {
+    return toInbox(await this.#call(identity, 'PUT', `/api/presence?inbox=${inbox}`, presence))
+  }
+
+  /**
    * Who the token is, and whether a listener of that agent holds a lease, on any machine.
-   * @param {Identity} identity @returns {Promise<{ agent: string, namespace: string, isWakeable: boolean } | null>} null: no answer
+   * @param {Identity} identity @returns {Promise<Self | null>} null: no answer
    */
   async findSelf(identity) {
-    const { namespace, agents } = (await this.#call(identity, 'GET', '/api/agents')) ?? {}
+    const { namespace, agents, version } = (await this.#call(identity, 'GET', '/api/agents')) ?? {}
     const self = Array.isArray(agents) ? agents.find((agent) => isRecord(agent) && agent.is_you === true) : undefined
     if (!isRecord(self) || !isName(self.agent) || !isName(namespace)) return null
-    return { agent: self.agent, namespace, isWakeable: self.reach === 'wakeable' }
+    const isWakeable = self.reach === 'wakeable'
+    return { agent: self.agent, namespace, isWakeable, version: toVersion(version) }
   }
 
   /** @param {Identity} identity @returns {Promise<string | null>} */
   async findVersion(identity) {
-    const version = (await this.#call(identity, 'GET', '/health'))?.version
-    return typeof version === 'string' && VERSION.test(version) ? version : null
+    return toVersion((await this.#call(identity, 'GET', '/health'))?.version)
   }
 
   /**
@@ -100,6 +108,18 @@ export class HookServers {
   }
 }
 
+/** @param {unknown} version @returns {string | null} */
+function toVersion(version) {
+  return typeof version === 'string' && VERSION.test(version) ? version : null
+}
+
+/** @param {Record<string, unknown> | null} json @returns {Inbox | null} */
+function toInbox(json) {
+  const { agent_id: agent, namespace_id: namespace } = json ?? {}
+  if (json === null || !isName(agent) || !isName(namespace) || !Array.isArray(json.pending)) return null
+  return { agent, namespace, pending: json.pending.flatMap(toPending) }
+}
+
 /** @param {unknown} row @returns {Pending[]} */
 function toPending(row) {
   if (!isRecord(row) || typeof row.message_id !== 'string' || !ID.test(row.message_id)) return []
@@ -113,9 +133,9 @@ function toPending(row) {
  * @param {string} host as `URL.hostname` gives it @param {number} timeoutMs @param {string[]} [servers] instead of the system's
  * @returns {Promise<{ address?: string } | null>} null: not to be known in this time
  */
-export async function findAddress(host, timeoutMs, servers) {
+async function findAddress(host, timeoutMs, servers) {
   if (ADDRESS.test(host)) return {}
-  const { Resolver } = await import('node:dns/promises')
+  const { Resolver } = require('node:dns/promises')
   const resolver = new Resolver({ timeout: timeoutMs, tries: 1 })
   if (servers !== undefined) resolver.setServers(servers)
   const [four, six] = [resolver.resolve4(host), resolver.resolve6(host)].map((answer) =>
@@ -133,3 +153,5 @@ function toFailure(error) {
   const code = error instanceof Error && 'code' in error ? error.code : undefined
   return code === 'ETIMEOUT' || code === 'ECANCELLED' ? null : {}
 }
+
+module.exports = { findAddress, HookServers }

@@ -2,13 +2,14 @@
  * What each event of a client means: presence for the server, and notices for the model. Acts as trusted identities only, as
  * `--auto` does, and asks them for nothing that the listener of the project has written down.
  */
-import { isHumanPrompt, toLabel } from './hook-input.mjs'
-import { HookServers } from './hook-server.mjs'
-import { discoverIdentities } from './mcp-json.mjs'
-import { getBuiltin } from './node.mjs'
-import { prepareRuntimeFolder, readMemory, readStatus, toMemoryFile } from './runtime-folder.mjs'
-import { toIdentityKey } from './tokens.mjs'
-import { readTrusted, toTrustId } from './trust.mjs'
+
+const { readFileSync } = require('node:fs')
+const { join } = require('node:path')
+const { isHumanPrompt, toLabel } = require('./config.cjs')
+const { HookServers } = require('./hook-server.cjs')
+const { readTrusted, toIdentityKey, toTrustId } = require('./identity.cjs')
+const { discoverIdentities } = require('./mcp-json.cjs')
+const { prepareRuntimeFolder, readMemory, readStatus, toMemoryFile } = require('./runtime-folder.cjs')
 
 /** Requests of one hook are made at once; a project with more identities than this is none that people have. */
 const IDENTITIES_MAX = 4
@@ -16,8 +17,8 @@ const IDENTITIES_MAX = 4
 const PAUSE_MS = 10_000
 
 /**
- * @typedef {import('./hook-notices.mjs').Mail} Mail
- * @typedef {import('./mcp-json.mjs').Identity} Identity
+ * @typedef {import('./hook-notices.cjs').Mail} Mail
+ * @typedef {import('./mcp-json.cjs').Identity} Identity
  *
  * @typedef {object} Hook
  * @property {Record<string, unknown>} input
@@ -25,11 +26,11 @@ const PAUSE_MS = 10_000
  * @property {Identity[]} identities trusted ones, at least one
  * @property {string} folder the runtime folder
  * @property {string} memoryFile what the hooks of this session have said
- * @property {HookServers} servers
- * @property {Omit<import('./hook-server.mjs').Presence, 'state'>} who
+ * @property {InstanceType<typeof HookServers>} servers
+ * @property {import('./hook-server.cjs').Who} who
  *
- * @typedef {{ peek: import('./runtime-folder.mjs').Peek | undefined, status: import('./runtime-folder.mjs').ReadStatus | null }} Known
- * @typedef {{ identity: Identity, at: number, inbox: import('./hook-server.mjs').Inbox | null }} Look
+ * @typedef {{ peek: import('./runtime-folder.cjs').Peek | undefined, status: import('./runtime-folder.cjs').ReadStatus | null }} Known
+ * @typedef {{ identity: Identity, at: number, inbox: import('./hook-server.cjs').Inbox | null }} Look
  */
 
 /** @type {Record<string, (hook: Hook) => Promise<object | null>>} */
@@ -42,10 +43,10 @@ const EVENTS = {
 }
 
 /**
- * @param {{ input: Record<string, unknown>, client: string, settings: import('./config.mjs').Settings }} event
+ * @param {{ input: Record<string, unknown>, client: string, settings: import('./config.cjs').Settings }} event
  * @returns {Promise<object | null>} what the client is to read on stdout; null: nothing
  */
-export async function answerHook({ input, client: name, settings }) {
+async function answerHook({ input, client: name, settings }) {
   const event = String(input.hook_event_name)
   const handle = Object.hasOwn(EVENTS, event) ? EVENTS[event] : undefined
   // What a session has started works for it, and the session is told itself.
@@ -66,8 +67,8 @@ export async function answerHook({ input, client: name, settings }) {
 
 /**
  * As the listener finds them.
- * @param {Record<string, unknown>} input @param {import('./config.mjs').Settings} settings
- * @returns {{ identities: Identity[], untrusted: import('./hook-notices.mjs').Untrusted | null }} untrusted: why there are none
+ * @param {Record<string, unknown>} input @param {import('./config.cjs').Settings} settings
+ * @returns {{ identities: Identity[], untrusted: import('./hook-notices.cjs').Untrusted | null }} untrusted: why there are none
  */
 function findIdentities(input, { pair, lookup, trustFile }) {
   const folder = lookup('CLAUDE_PROJECT_DIR') || (typeof input.cwd === 'string' ? input.cwd : process.cwd())
@@ -91,18 +92,20 @@ async function startSession(hook) {
 
 /** @param {Hook} hook @param {Identity} identity @returns {Promise<string[]>} */
 async function introduce({ client, servers, folder }, identity) {
-  const status = await readStatus(folder, identity)
-  const answers = Promise.all([
-    status?.isLive === true ? { ...status, isWakeable: true } : servers.findSelf(identity),
-    servers.findVersion(identity),
-  ])
+  const status = readStatus(folder, identity)
+  const answer = status?.isLive === true ? findVersion(servers, identity, status) : servers.findSelf(identity)
   const { describeIdentity, describeVersions } = await loadNotices()
-  const own = JSON.parse(getBuiltin('fs').readFileSync(new URL('../../package.json', import.meta.url), 'utf8')).version
-  const [self, version] = await answers
+  const own = JSON.parse(readFileSync(join(__dirname, '../../package.json'), 'utf8')).version
+  const self = await answer
   if (self === null) return []
-  const versions = describeVersions(own, version)
+  const versions = describeVersions(own, self.version)
   const who = describeIdentity({ ...self, client })
   return versions === null ? [who] : [who, versions]
+}
+
+/** @param {InstanceType<typeof HookServers>} servers @param {Identity} identity @param {import('./runtime-folder.cjs').ReadStatus} status a live one */
+async function findVersion(servers, identity, { agent, namespace }) {
+  return { agent, namespace, isWakeable: true, version: await servers.findVersion(identity) }
 }
 
 /** @param {Hook} hook */
@@ -110,16 +113,23 @@ async function takePrompt(hook) {
   const isHuman = isHumanPrompt(hook.input.prompt)
   // What an event of our listener has just told of is not told again with the next tool; another event is no reason to look.
   const isTold = !isHuman && /PATCHCORD: \d/.test(String(hook.input.prompt))
-  const [mails] = await Promise.all([
-    isHuman || isTold ? findNews(hook, ['told'], isTellable) : [],
-    reportPresence(hook, 'busy', isHuman),
-  ])
+  const presence = { ...hook.who, state: 'busy', ...(isHuman && { human_prompt: true }) }
+  const { mails } = await findNews(hook, {
+    kinds: ['told'],
+    isAsked: (known) => (isHuman || isTold) && isTellable(known),
+    ask: (identity) => hook.servers.reportAndPeek(identity, presence, 'show'),
+    otherwise: (identity) => hook.servers.report(identity, presence),
+  })
   return isTold || mails.length === 0 ? null : await toNews('UserPromptSubmit', mails)
 }
 
 /** @param {Hook} hook */
 async function followTool(hook) {
-  const mails = await findNews(hook, ['told'], (known) => isTellable(known) && !hasFailedLately(known))
+  const { mails } = await findNews(hook, {
+    kinds: ['told'],
+    isAsked: (known) => isTellable(known) && !hasFailedLately(known),
+    ask: (identity) => hook.servers.peek(identity),
+  })
   return mails.length === 0 ? null : await toNews('PostToolUse', mails)
 }
 
@@ -128,51 +138,62 @@ async function followTool(hook) {
  * @param {Hook} hook
  */
 async function endTurn(hook) {
-  if (hook.input.stop_hook_active !== true) {
-    const mails = await findNews(hook, ['blocked', 'told'], mayHoldNew)
-    if (mails.length > 0) return { decision: 'block', reason: (await loadNotices()).describeUnread(mails) }
-  }
-  await reportPresence(hook, 'idle')
-  return null
+  const idle = { ...hook.who, state: 'idle' }
+  if (hook.input.stop_hook_active === true) return await reportIdle(hook, hook.identities)
+  const { mails, looks } = await findNews(hook, {
+    kinds: ['blocked', 'told'],
+    isAsked: mayHoldNew,
+    ask: (identity) => hook.servers.reportAndPeek(identity, idle, 'first'),
+    otherwise: (identity) => hook.servers.report(identity, idle),
+  })
+  if (mails.length > 0) return { decision: 'block', reason: (await loadNotices()).describeUnread(mails) }
+  // Something is new, and was said before: the server has left the state as it was.
+  const busy = looks.filter(({ inbox }) => inbox === null || inbox.pending.length > 0).map(({ identity }) => identity)
+  return await reportIdle(hook, busy)
 }
 
 /** @param {Hook} hook */
 async function endSession(hook) {
   // After /clear the session goes on.
-  if (hook.input.reason !== 'clear') await reportPresence(hook, 'idle')
+  return hook.input.reason === 'clear' ? null : await reportIdle(hook, hook.identities)
+}
+
+/** @param {Hook} hook @param {Identity[]} identities @returns {Promise<null>} nothing to say */
+async function reportIdle({ servers, who }, identities) {
+  await Promise.all(identities.map((identity) => servers.report(identity, { ...who, state: 'idle' })))
   return null
 }
 
-/** @param {Hook} hook @param {'idle' | 'busy'} state @param {boolean} [isHuman] a person has just typed */
-async function reportPresence({ servers, identities, who }, state, isHuman = false) {
-  const presence = { ...who, state, ...(isHuman && { human_prompt: /** @type {const} */ (true) }) }
-  await Promise.all(identities.map((identity) => servers.report(identity, presence)))
-}
+/**
+ * @typedef {object} Search
+ * @property {import('./runtime-folder.cjs').Kind[]} kinds by the first it is known what was said before
+ * @property {(known: Known) => boolean} isAsked whether the server is asked for new messages, with what is known without it
+ * @property {(identity: Identity) => Promise<import('./hook-server.cjs').Inbox | null>} ask
+ * @property {(identity: Identity) => Promise<void>} [otherwise] what else is to be told to the server
+ */
 
 /**
  * What is new and was not said before, and notes that it now is.
- * @param {Hook} hook @param {import('./runtime-folder.mjs').Kind[]} kinds by the first it is known what was said before
- * @param {(known: Known) => boolean} isAsked whether the server is, with what is known without it
- * @returns {Promise<Mail[]>}
+ * @param {Hook} hook @param {Search} search
+ * @returns {Promise<{ mails: Mail[], looks: Look[] }>}
  */
-async function findNews({ folder, memoryFile, identities, servers }, kinds, isAsked) {
+async function findNews({ folder, memoryFile, identities }, { kinds, isAsked, ask, otherwise }) {
   const { peeks } = readMemory(memoryFile)
-  const looks = identities.map(async (identity) => {
-    const known = { peek: peeks[toIdentityKey(identity)], status: await readStatus(folder, identity) }
-    if (!isAsked(known)) return []
-    const look = lookInto(servers, identity)
-    // While the server thinks, there is time for what comes after it.
-    const [done] = await Promise.all([look, loadNotices()])
-    return [done]
+  const found = identities.map(async (identity) => {
+    const known = { peek: peeks[toIdentityKey(identity)], status: readStatus(folder, identity) }
+    if (isAsked(known)) return [await lookInto(identity, ask)]
+    await otherwise?.(identity)
+    return []
   })
-  const found = (await Promise.all(looks)).flat()
-  if (found.length === 0) return []
-  const ids = found.flatMap(({ inbox }) => inbox?.pending.map(({ id }) => id) ?? [])
-  const fresh = (await loadNotices()).noteFound(memoryFile, { ids, kinds, peeks: toPeeks(found) })
-  return found.flatMap(({ inbox }) => {
+  const looks = (await Promise.all(found)).flat()
+  if (looks.length === 0) return { mails: [], looks }
+  const ids = looks.flatMap(({ inbox }) => inbox?.pending.map(({ id }) => id) ?? [])
+  const fresh = (await loadNotices()).noteFound(memoryFile, { ids, kinds, peeks: toPeeks(looks) })
+  const mails = looks.flatMap(({ inbox }) => {
     const from = inbox?.pending.filter(({ id }) => fresh.has(id)).map((message) => message.from) ?? []
     return inbox === null || from.length === 0 ? [] : [{ agent: inbox.agent, namespace: inbox.namespace, from }]
   })
+  return { mails, looks }
 }
 
 /** A listener that hears has nothing new. @param {Known} known */
@@ -192,10 +213,11 @@ function hasFailedLately({ peek }) {
   return peek?.new === -1 && Math.abs(Date.now() - peek.at) < PAUSE_MS
 }
 
-/** @param {HookServers} servers @param {Identity} identity @returns {Promise<Look>} */
-async function lookInto(servers, identity) {
+/** @param {Identity} identity @param {Search['ask']} ask @returns {Promise<Look>} */
+async function lookInto(identity, ask) {
   const at = Date.now()
-  return { identity, at, inbox: await servers.peek(identity) }
+  const [inbox] = await Promise.all([ask(identity), loadNotices()])
+  return { identity, at, inbox }
 }
 
 /** For the next hook and for the status line. @param {Look[]} looks */
@@ -207,9 +229,16 @@ function toPeeks(looks) {
   return Object.fromEntries(entries)
 }
 
-/** What most hooks do not need, as they have nothing to say, is not loaded. */
+/** @type {Promise<typeof import('./hook-notices.cjs')> | undefined} */
+let notices
+
+/**
+ * What most hooks do not need, as they have nothing to say, is not loaded; and not before the request is on its way: while the
+ * server thinks, there is time for it.
+ */
 function loadNotices() {
-  return import('./hook-notices.mjs')
+  notices ??= new Promise(setImmediate).then(() => require('./hook-notices.cjs'))
+  return notices
 }
 
 /** @param {string} hookEventName @param {Mail[]} mails */
@@ -221,3 +250,5 @@ async function toNews(hookEventName, mails) {
 function toContext(hookEventName, additionalContext) {
   return { hookSpecificOutput: { hookEventName, additionalContext } }
 }
+
+module.exports = { answerHook }

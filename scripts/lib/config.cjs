@@ -1,9 +1,8 @@
-/** The one place that reads the environment: what the listener was told, as one frozen object. */
-import { getBuiltin } from './node.mjs'
-import { parseObject } from './text.mjs'
-
-const { hostname, tmpdir, userInfo } = getBuiltin('os')
-const { isAbsolute, join } = getBuiltin('path')
+/** All that a program is told: by its environment, read here alone, as one frozen object; and, if it is a hook, on its stdin. */
+const { fstatSync, readSync } = require('node:fs')
+const { hostname, tmpdir, userInfo } = require('node:os')
+const { isAbsolute, join } = require('node:path')
+const { monotonicMs, parseObject } = require('./basics.cjs')
 
 /**
  * @typedef {{ readonly [name in 'httpMs' | 'handshakeMs' | 'heartbeatMs' | 'heartbeatReplyMs' | 'joinMs' | 'subscribedMs'
@@ -17,7 +16,7 @@ const { isAbsolute, join } = getBuiltin('path')
  * Every time of the listener, in milliseconds unless named otherwise.
  * @type {Times}
  */
-export const TIMES = Object.freeze({
+const TIMES = Object.freeze({
   httpMs: 10_000,
   handshakeMs: 10_000,
   heartbeatMs: 25_000,
@@ -80,7 +79,7 @@ const HOOK_MS_MAX = 10_000
  * @param {Environment} [env]
  * @returns {Settings}
  */
-export function readSettings(env = process.env) {
+function readSettings(env = process.env) {
   const url = env.PATCHCORD_URL || undefined
   const token = env.PATCHCORD_TOKEN || undefined
   const pair = url !== undefined && token !== undefined ? { url, token } : null
@@ -103,9 +102,11 @@ export function readSettings(env = process.env) {
   })
 }
 
-/** What the API takes for a session, client or machine. @param {string} text */
-function toLabel(text) {
-  const label = text.replace(/[^\w.:@/+-]/g, '-').slice(0, 40)
+/** What the API takes for a session, client or machine. @param {unknown} value */
+function toLabel(value) {
+  const label = String(value ?? '')
+    .replace(/[^\w.:@/+-]/g, '-')
+    .slice(0, 40)
   return /^[A-Za-z0-9]/.test(label) ? label : 'unknown'
 }
 
@@ -145,7 +146,8 @@ function findHome() {
  * @returns {Times}
  */
 function readTimes(json) {
-  const overrides = parseObject(json ?? '') ?? {}
+  if (json === undefined) return TIMES
+  const overrides = parseObject(json) ?? {}
   /** @type {Record<string, unknown>} */
   const times = { ...TIMES }
   for (const [name, value] of Object.entries(overrides)) {
@@ -153,3 +155,86 @@ function readTimes(json) {
   }
   return /** @type {Times} */ (Object.freeze(times))
 }
+
+/** Above this, as with the result of a tool that has read a large file, the event is not understood and nothing is said. */
+const INPUT_BYTES_MAX = 32 * 1024 * 1024
+const CHUNK_BYTES = 64 * 1024
+/** How long a client may take that keeps stdin open, whatever it writes. */
+const READ_MS_MAX = 1_500
+const PAUSE_MS_MAX = 5
+const CLOSING_BRACE = 0x7d
+
+/** Prompts that no person typed: events of Claude Code, and our own lines, which Codex is woken with. */
+const MACHINE_PROMPT = /^\s*(?:<task-notification>|PATCHCORD: )/
+
+/**
+ * The event, whole; read to its end even where it is too long, as a client may not bear a closed pipe. Within two seconds.
+ * @returns {Record<string, unknown> | null} null: not a JSON object
+ */
+function readInput() {
+  // A person's terminal tells no event.
+  const stats = fstatSync(0)
+  if (stats.isCharacterDevice()) return null
+  makeNonBlocking(stats)
+  const deadline = monotonicMs() + READ_MS_MAX
+  /** @type {Buffer[]} */
+  const chunks = []
+  let length = 0
+  let parsedLength = 0
+  for (let chunk = readChunk(deadline); chunk !== null; chunk = readChunk(deadline)) {
+    length += chunk.length
+    if (length > INPUT_BYTES_MAX) chunks.length = 0
+    else chunks.push(chunk)
+    // A client may leave the pipe open behind a whole event. Parsed again only at twice the length: a text full of braces
+    // would otherwise be parsed at each of them.
+    if (chunk.length === CHUNK_BYTES || length < 2 * parsedLength || !endsWithBrace(chunk)) continue
+    parsedLength = length
+    const event = parseObject(Buffer.concat(chunks).toString('utf8'))
+    if (event !== null) return event
+  }
+  return parseObject(Buffer.concat(chunks).toString('utf8'))
+}
+
+/**
+ * A read that blocks is ended by no timer. Node has no cheaper way to this for what it starts children with.
+ * @param {import('node:fs').Stats} stats of stdin
+ */
+function makeNonBlocking(stats) {
+  if (process.platform === 'win32' || !(stats.isFIFO() || stats.isSocket())) return
+  const { Socket } = require('node:net')
+  // Not process.stdin, which would begin to read. The descriptor lives on; an idle socket must not keep the process.
+  new Socket({ fd: 0, readable: false, writable: false }).unref()
+}
+
+/**
+ * @param {number} deadline as monotonicMs counts
+ * @returns {Buffer | null} null: the end. Read synchronously, as `process.stdin` costs several milliseconds.
+ */
+function readChunk(deadline) {
+  const chunk = Buffer.allocUnsafe(CHUNK_BYTES)
+  const startedAt = monotonicMs()
+  for (let now = startedAt; now < deadline; now = monotonicMs()) {
+    try {
+      const length = readSync(0, chunk)
+      return length === 0 ? null : chunk.subarray(0, length)
+    } catch (error) {
+      // A pipe that does not block, and is empty yet. Anything else, as EOF on Windows, is the end.
+      if (!(error instanceof Error && 'code' in error && error.code === 'EAGAIN')) return null
+      const pauseMs = Math.min(PAUSE_MS_MAX, 0.5 + (now - startedAt) / 20)
+      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, pauseMs)
+    }
+  }
+  return null
+}
+
+/** @param {Buffer} chunk */
+function endsWithBrace(chunk) {
+  return chunk.at(-1) === CLOSING_BRACE || (chunk.at(-1) === 0x0a && chunk.at(-2) === CLOSING_BRACE)
+}
+
+/** @param {unknown} prompt @returns {boolean} */
+function isHumanPrompt(prompt) {
+  return typeof prompt === 'string' && !MACHINE_PROMPT.test(prompt)
+}
+
+module.exports = { isHumanPrompt, readInput, readSettings, TIMES, toLabel }

@@ -3,11 +3,10 @@
  * head announces it. For our calls and for the WebSocket handshake. node:http knows all of it, too, but a listener would pay for
  * its agents, servers and streams at every start.
  */
-import { getBuiltin } from './node.mjs'
 
-const { connect: connectTcp, isIP } = getBuiltin('net')
+const { connect: connectTcp, isIP } = require('node:net')
 
-export const HEAD_BYTES_MAX = 64 * 1024
+const HEAD_BYTES_MAX = 64 * 1024
 const END = '\r\n\r\n'
 const START = 'HTTP/1.'
 const STATUS_LINE = /^HTTP\/1\.([01]) ([1-9]\d\d)(?: [\t\x20-\x7e\x80-\xff]*)?$/
@@ -30,9 +29,9 @@ const SIZE_LINE = /^([0-9A-Fa-f]{1,8})(?:[\t ]*;[\t\x20-\x7e\x80-\xff]*)?$/
  * @param {URL} url http:, https:, ws: or wss:
  * @param {{ session?: Buffer | undefined, address?: string | undefined }} [known] session: of an earlier connection to the same
  *   server; address: of the host, which is then not looked up
- * @returns {Promise<import('node:net').Socket>}
+ * @returns {import('node:net').Socket}
  */
-export async function openSocket(url, { session, address } = {}) {
+function openSocket(url, { session, address } = {}) {
   // A URL keeps the brackets of an IPv6 address; a socket address has none.
   const name = url.hostname.replace(/^\[|\]$/g, '')
   const host = address ?? name
@@ -40,7 +39,7 @@ export async function openSocket(url, { session, address } = {}) {
   const port = url.port === '' ? (isSecure ? 443 : 80) : Number(url.port)
   if (!isSecure) return connectTcp({ host, port, noDelay: true })
   // TLS costs memory and start-up time, and a server on this machine has none.
-  const { connect } = await import('node:tls')
+  const { connect } = require('node:tls')
   const resumed = session === undefined ? {} : { session }
   const servername = isIP(name) === 0 ? name : ''
   return connect({ host, port, servername, ALPNProtocols: ['http/1.1'], rejectUnauthorized: true, ...resumed })
@@ -51,7 +50,7 @@ export async function openSocket(url, { session, address } = {}) {
  * @param {string} method @param {URL} url @param {Record<string, string>} headers
  * @throws {Error} for a value that would end its line: nothing but what is meant may stand in a request
  */
-export function writeHead(method, url, headers) {
+function writeHead(method, url, headers) {
   const lines = Object.entries({ host: url.host, ...headers }).map(([name, value]) => {
     if (!NAME.test(name) || !VALUE.test(value)) throw new Error(`header ${name} cannot be sent`)
     return `${name}: ${value}\r\n`
@@ -60,7 +59,7 @@ export function writeHead(method, url, headers) {
 }
 
 /** Reads the head of an answer from chunks of any size; interim answers (1xx but 101) before it are left out. */
-export class HeadReader {
+class HeadReader {
   /** @type {string[]} */
   #parts = []
   /** The last bytes of what came before, in which the end of the head may have begun. */
@@ -126,7 +125,7 @@ function parseHead(text) {
  * RFC 9110 §10.2.3, the form in seconds.
  * @param {Head} head @returns {number | null} ms
  */
-export function readRetryAfter({ headers }) {
+function readRetryAfter({ headers }) {
   const value = headers.get('retry-after') ?? ''
   return /^\d{1,9}$/.test(value) ? Number(value) * 1000 : null
 }
@@ -144,7 +143,7 @@ export function readRetryAfter({ headers }) {
  * @returns {Body}
  * @throws {Error} a head that leaves open where its body ends
  */
-export function createBody({ status, headers, isHttp10 }, bytesMax) {
+function createBody({ status, headers, isHttp10 }, bytesMax) {
   const coding = headers.get('transfer-encoding')
   const length = headers.get('content-length')
   if (status === 204 || status === 304) return new SizedBody(0, bytesMax)
@@ -281,3 +280,5 @@ class ChunkedBody {
     return this.#pieces.read()
   }
 }
+
+module.exports = { createBody, HEAD_BYTES_MAX, HeadReader, openSocket, readRetryAfter, writeHead }
