@@ -58,7 +58,7 @@ create table patchcord.agent_messages (
   constraint agent_messages_id_fkey FOREIGN KEY (id) REFERENCES patchcord.message_bodies(id) ON DELETE CASCADE,
   constraint agent_messages_thread_uuid_fkey FOREIGN KEY (thread_uuid) REFERENCES patchcord.threads(id),
   constraint agent_messages_to_agent_uuid_to_namespace_uuid_fkey FOREIGN KEY (to_agent_uuid, to_namespace_uuid) REFERENCES patchcord.agents(id, namespace_uuid),
-  constraint agent_messages_kind_check CHECK (kind = ANY (ARRAY['message'::text, 'question'::text, 'report'::text, 'heads-up'::text, 'request'::text, 'resolved'::text])),
+  constraint agent_messages_kind_check CHECK (kind = ANY (ARRAY['message'::text, 'question'::text, 'report'::text, 'heads-up'::text, 'request'::text, 'resolved'::text, 'expired'::text])),
   constraint agent_messages_urgency_check CHECK (urgency = ANY (ARRAY['fyi'::text, 'normal'::text, 'urgent'::text]))
 );
 alter table patchcord.agent_messages enable row level security;
@@ -84,7 +84,7 @@ create policy ticket_reads_own on patchcord.agent_messages for select to patchco
 CREATE TRIGGER on_message AFTER INSERT ON patchcord.agent_messages FOR EACH ROW EXECUTE FUNCTION patchcord.on_message();
 grant insert, select on patchcord.agent_messages to patchcord_agent;
 grant select on patchcord.agent_messages to patchcord_ticket;
-comment on table patchcord.agent_messages is 'One row per message and recipient, insert-only, without the text: the table that Realtime publishes. Names are as of sending.';
+comment on table patchcord.agent_messages is 'One row per message and recipient, insert-only, without the text: the table that Realtime publishes. Names are as of sending. A notice of the server is from `patchcord` and, by its id, from the agent that it is for.';
 comment on column patchcord.agent_messages.namespace_id is 'Name of the recipient''s namespace, for people; rows key on the UUIDs.';
 comment on column patchcord.agent_messages.wake_at is 'When the recipient may be woken: null never (silent), later than sent_at when the loop budget holds it.';
 
@@ -99,7 +99,7 @@ create table patchcord.agents (
   constraint agents_id_namespace_uuid_key UNIQUE (id, namespace_uuid),
   constraint agents_namespace_uuid_name_key UNIQUE (namespace_uuid, name),
   constraint agents_namespace_uuid_fkey FOREIGN KEY (namespace_uuid) REFERENCES patchcord.namespaces(id),
-  constraint agents_name_check CHECK (patchcord.is_name(name))
+  constraint agents_name_check CHECK (patchcord.is_name(name) AND name <> 'patchcord'::text)
 );
 alter table patchcord.agents enable row level security;
 alter table patchcord.agents force row level security;
@@ -123,8 +123,12 @@ create table patchcord.deliveries (
   state text default 'new'::text not null,
   wake_at timestamp with time zone,
   held boolean default false not null,
+  expires_at timestamp with time zone,
   notified_at timestamp with time zone,
   fetched_at timestamp with time zone,
+  deferred_at timestamp with time zone,
+  answered_at timestamp with time zone,
+  done_at timestamp with time zone,
   settled_at timestamp with time zone,
   constraint deliveries_pkey PRIMARY KEY (message_id, to_agent_uuid),
   constraint deliveries_from_agent_uuid_fkey FOREIGN KEY (from_agent_uuid) REFERENCES patchcord.agents(id),
@@ -133,6 +137,7 @@ create table patchcord.deliveries (
 );
 alter table patchcord.deliveries enable row level security;
 alter table patchcord.deliveries force row level security;
+create index deliveries_expiring ON patchcord.deliveries USING btree (expires_at) WHERE ((state = 'new'::text) AND (expires_at IS NOT NULL));
 create index deliveries_gate ON patchcord.deliveries USING btree (to_agent_uuid, from_agent_uuid) WHERE ((state = 'new'::text) AND (wake_at IS NOT NULL));
 create index deliveries_held ON patchcord.deliveries USING btree (wake_at) WHERE held;
 create index deliveries_new ON patchcord.deliveries USING btree (to_agent_uuid, message_id) WHERE (state = 'new'::text);
@@ -141,20 +146,23 @@ create index deliveries_unsettled ON patchcord.deliveries USING btree (to_agent_
 create policy agent_reads_own on patchcord.deliveries for select to patchcord_agent
   using (to_agent_uuid = (( SELECT patchcord.claim_agent() AS claim_agent)) OR from_agent_uuid = (( SELECT patchcord.claim_agent() AS claim_agent)));
 create policy agent_sends on patchcord.deliveries for insert to patchcord_agent
-  with check (from_agent_uuid = (( SELECT patchcord.claim_agent() AS claim_agent)) AND (state = 'new'::text OR state = 'deferred'::text AND to_agent_uuid = from_agent_uuid) AND notified_at IS NULL AND settled_at IS NULL);
+  with check (from_agent_uuid = (( SELECT patchcord.claim_agent() AS claim_agent)) AND (state = 'new'::text OR state = 'deferred'::text AND to_agent_uuid = from_agent_uuid) AND notified_at IS NULL AND fetched_at IS NULL AND answered_at IS NULL AND done_at IS NULL AND settled_at IS NULL);
 create policy owner_all on patchcord.deliveries to postgres
   using (true)
   with check (true);
 create policy recipient_moves on patchcord.deliveries for update to patchcord_agent
-  using (to_agent_uuid = (( SELECT patchcord.claim_agent() AS claim_agent)) AND state <> 'unsent'::text)
-  with check (to_agent_uuid = (( SELECT patchcord.claim_agent() AS claim_agent)) AND state <> 'unsent'::text);
+  using (to_agent_uuid = (( SELECT patchcord.claim_agent() AS claim_agent)) AND (state <> ALL (ARRAY['unsent'::text, 'expired'::text])))
+  with check (to_agent_uuid = (( SELECT patchcord.claim_agent() AS claim_agent)) AND (state <> ALL (ARRAY['unsent'::text, 'expired'::text])));
 create policy sender_unsends on patchcord.deliveries for update to patchcord_agent
   using (from_agent_uuid = (( SELECT patchcord.claim_agent() AS claim_agent)) AND state = 'new'::text)
   with check (from_agent_uuid = (( SELECT patchcord.claim_agent() AS claim_agent)) AND state = 'unsent'::text AND fetched_at IS NULL);
-grant insert, select, update (state, notified_at, fetched_at, settled_at) on patchcord.deliveries to patchcord_agent;
+grant insert, select, update (state, notified_at, fetched_at, deferred_at, answered_at, done_at, settled_at) on patchcord.deliveries to patchcord_agent;
 comment on table patchcord.deliveries is 'How far each message got with each recipient: state and times, written when observed.';
 comment on column patchcord.deliveries.wake_at is 'As in agent_messages, where an index of open states can use it.';
 comment on column patchcord.deliveries.held is 'The loop budget holds the wake; released once wake_at has passed.';
+comment on column patchcord.deliveries.expires_at is 'From then on a message that is still new is shown to nobody; a sweep makes it expired. Null: never.';
+comment on column patchcord.deliveries.notified_at is 'A listener said that its line was written, or a wait was ended by the wake and answered with the message. Not noted once it is fetched: a report that comes later may be of a line that did.';
+comment on column patchcord.deliveries.settled_at is 'When it came to the state in which it ended: of an answered message that was then resolved, the latter.';
 
 create table patchcord.former_names (
   name text not null,
@@ -522,7 +530,8 @@ create or replace FUNCTION patchcord.count_inbox()
  STABLE
 AS $function$
   select jsonb_build_object(
-    'new', count(*) filter (where d.state = 'new' and d.wake_at is not null),
+    'new', count(*) filter (
+      where d.state = 'new' and d.wake_at is not null and coalesce(d.expires_at > clock_timestamp(), true)),
     'open', count(*) filter (where d.state = 'open'),
     'deferred', count(*) filter (where d.state = 'deferred')
   )
@@ -665,6 +674,75 @@ $function$
 comment on function patchcord.enter_agent(text) is 'Entry: first statement of a transaction that goes on as the agent. Check its outcome before the next statement.';
 grant execute on function patchcord.enter_agent(text) to patchcord_api;
 
+create or replace FUNCTION patchcord.expire_due()
+ RETURNS void
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+declare
+  v_now timestamptz := clock_timestamp();
+begin
+  if not exists (select from patchcord.deliveries d where d.state = 'new' and d.expires_at <= v_now) then
+    return;
+  end if;
+  with due as (
+    select d.message_id from patchcord.deliveries d
+    where d.state = 'new' and d.expires_at <= v_now
+    order by d.expires_at limit 500
+  ), body as (
+    -- One instance at a time has a message.
+    select b.id from patchcord.message_bodies b where b.id in (select message_id from due)
+    order by b.id
+    for no key update skip locked
+  ), locked as (
+    -- A fetch holds its rows while it takes older ones: waiting for it here could deadlock.
+    select d.message_id, d.to_agent_uuid from patchcord.deliveries d join body on body.id = d.message_id
+    where d.state = 'new' and d.expires_at <= v_now
+    order by d.message_id, d.to_agent_uuid
+    for update of d skip locked
+  ), whole as (
+    -- All recipients of a message at once, so that there is one notice of it; whoever holds a row has fetched it by the next time.
+    select l.message_id from locked l group by l.message_id
+    having count(*) = (
+      select count(*) from patchcord.deliveries d
+      where d.message_id = l.message_id and d.state = 'new' and d.expires_at <= v_now
+    )
+  ), expired as (
+    update patchcord.deliveries d set state = 'expired', settled_at = d.expires_at
+    from locked l join whole using (message_id)
+    where d.message_id = l.message_id and d.to_agent_uuid = l.to_agent_uuid
+    returning d.message_id, d.to_agent_uuid
+  ), notice as (
+    select patchcord.uuid_v7() as id, m.id as about, m.from_agent_uuid, m.from_namespace_uuid, m.thread_uuid, m.thread,
+      patchcord.list_names(array_agg(a.name order by a.name))
+        || format(' did not fetch message %s in time: it has expired, and nobody is shown it any more.', m.id) as content
+    from expired e
+      join patchcord.agent_messages m on m.id = e.message_id and m.to_agent_uuid = e.to_agent_uuid
+      join patchcord.agents a on a.id = e.to_agent_uuid
+      join patchcord.agents s on s.id = m.from_agent_uuid and s.deleted_at is null
+    group by m.id, m.from_agent_uuid, m.from_namespace_uuid, m.thread_uuid, m.thread
+  ), notice_body as (
+    insert into patchcord.message_bodies (id, from_namespace_uuid, from_agent_uuid, content, sent_at)
+    select n.id, n.from_namespace_uuid, n.from_agent_uuid, n.content, v_now from notice n
+  ), notice_row as (
+    insert into patchcord.agent_messages (
+      id, from_namespace_uuid, to_namespace_uuid, from_agent_uuid, to_agent_uuid, namespace_id, from_agent, to_agent,
+      thread_uuid, thread, kind, urgency, reply_to, sent_at, wake_at
+    )
+    select n.id, n.from_namespace_uuid, n.from_namespace_uuid, n.from_agent_uuid, n.from_agent_uuid, s.name, 'patchcord',
+      a.name, n.thread_uuid, n.thread, 'expired', 'normal', n.about, v_now, v_now
+    from notice n
+      join patchcord.agents a on a.id = n.from_agent_uuid
+      join patchcord.namespaces s on s.id = n.from_namespace_uuid
+  )
+  insert into patchcord.deliveries (message_id, to_agent_uuid, from_agent_uuid, wake_at)
+  select n.id, n.from_agent_uuid, n.from_agent_uuid, v_now from notice n;
+end
+$function$
+;
+comment on function patchcord.expire_due() is 'Ends messages that were still new at their deadline, and tells each sender in one notice of the server who did not fetch which.';
+
 create or replace FUNCTION patchcord.fetch_inbox(p_hash text, p_done uuid[])
  RETURNS jsonb
  LANGUAGE plpgsql
@@ -716,7 +794,7 @@ $function$
 comment on function patchcord.fetch_inbox(text,uuid[]) is 'Entry: marks p_done, fetches what is new (20 messages, about 10k tokens), and lists what is open, deferred and who is here.';
 grant execute on function patchcord.fetch_inbox(text,uuid[]) to patchcord_api;
 
-create or replace FUNCTION patchcord.fetch_next(p_hash text, p_from text, p_thread text)
+create or replace FUNCTION patchcord.fetch_next(p_hash text, p_from text, p_thread text, p_woken uuid[] DEFAULT '{}'::uuid[])
  RETURNS jsonb
  LANGUAGE plpgsql
 AS $function$
@@ -739,12 +817,12 @@ begin
       return jsonb_build_object('outcome', 'unknown', 'unknown', array[p_from], 'agents', patchcord.roster());
     end if;
   end if;
-  return jsonb_build_object('outcome', 'ok', 'messages', patchcord.take_new(v_from, p_thread, true, 1, 30000));
+  return jsonb_build_object('outcome', 'ok', 'messages', patchcord.take_new(v_from, p_thread, true, 1, 30000, p_woken));
 end
 $function$
 ;
-comment on function patchcord.fetch_next(text,text,text) is 'Entry: fetches the one message that is next by urgency and age, of one sender or thread if named; an empty list when there is none.';
-grant execute on function patchcord.fetch_next(text,text,text) to patchcord_api;
+comment on function patchcord.fetch_next(text,text,text,uuid[]) is 'Entry: fetches the one message that is next by urgency and age, of one sender or thread if named; an empty list when there is none. p_woken: messages whose wakes this wait has taken.';
+grant execute on function patchcord.fetch_next(text,text,text,uuid[]) to patchcord_api;
 
 create or replace FUNCTION patchcord.find_recipients(p_to text[], p_namespaces text[])
  RETURNS TABLE(address text, agent_uuid uuid)
@@ -811,6 +889,17 @@ $function$
 ;
 comment on function patchcord.is_pair_fresh(patchcord.pairs,interval) is 'Whether a pair''s turns start again from 0: its window is over, or a person has typed on either side since it began.';
 
+create or replace FUNCTION patchcord.list_names(p_names text[])
+ RETURNS text
+ LANGUAGE sql
+ IMMUTABLE
+AS $function$
+  select array_to_string(p_names[1:20], ', ')
+    || case when cardinality(p_names) > 20 then format(' and %s more', cardinality(p_names) - 20) else '' end
+$function$
+;
+comment on function patchcord.list_names(text[]) is 'Names in a sentence, the first 20 of them.';
+
 create or replace FUNCTION patchcord.lock_pairs(p_others uuid[])
  RETURNS void
  LANGUAGE plpgsql
@@ -856,7 +945,11 @@ begin
   ), moved as (
     update patchcord.deliveries d set
       state = p_state,
-      fetched_at = coalesce(d.fetched_at, clock_timestamp()),
+      -- Each step keeps its own time: what is resolved later was answered before.
+      fetched_at = case when d.state = 'new' then clock_timestamp() else d.fetched_at end,
+      deferred_at = case when p_state = 'deferred' then coalesce(d.deferred_at, clock_timestamp()) else d.deferred_at end,
+      answered_at = case when p_state = 'answered' then clock_timestamp() else d.answered_at end,
+      done_at = case when p_state = 'done' then clock_timestamp() else d.done_at end,
       settled_at = case when p_state in ('answered', 'done', 'resolved') then clock_timestamp() end
     from picked
     where d.message_id = picked.message_id and d.to_agent_uuid = patchcord.claim_agent()
@@ -989,14 +1082,14 @@ begin
   perform patchcord.assume(w);
   return jsonb_build_object('outcome', 'ok', 'agent', w.agent, 'namespace', w.namespace) || (
     with pending as (
-      select d.message_id, a.name as "from", m.sent_at,
+      select d.message_id, patchcord.sender_name(m, a.name) as "from", m.sent_at,
         case when p_state <> 'new' then left(regexp_replace(left(b.content, 400), '\s+', ' ', 'g'), 120) end as preview
       from patchcord.deliveries d
         join patchcord.agent_messages m on m.id = d.message_id and m.to_agent_uuid = d.to_agent_uuid
         join patchcord.agents a on a.id = d.from_agent_uuid
         left join patchcord.message_bodies b on b.id = d.message_id and p_state <> 'new'
       where d.to_agent_uuid = w.agent_id and d.state = p_state and d.state in ('new', 'open', 'deferred')
-        and (p_state <> 'new' or d.wake_at <= clock_timestamp())
+        and (p_state <> 'new' or d.wake_at <= clock_timestamp() and coalesce(d.expires_at > clock_timestamp(), true))
     )
     select jsonb_build_object(
       'pending_count', (select count(*) from pending),
@@ -1059,10 +1152,11 @@ declare
 begin
   -- The loop budget's wakes come due: whoever of the instances comes first takes each one to Supabase Realtime.
   perform patchcord.release_held();
+  perform patchcord.expire_due();
   return (
     with page as (
       select d.message_id, d.to_agent_uuid, d.wake_at from patchcord.deliveries d
-      where d.state = 'new' and d.notified_at is null
+      where d.state = 'new' and d.notified_at is null and coalesce(d.expires_at > clock_timestamp(), true)
         and d.wake_at >= coalesce((p_after ->> 'wakeAt')::timestamptz, v_since) and d.wake_at <= clock_timestamp()
         and (p_after is null or (d.wake_at, d.message_id, d.to_agent_uuid) > (
           (p_after ->> 'wakeAt')::timestamptz, (p_after ->> 'id')::uuid, (p_after ->> 'toAgentId')::uuid
@@ -1176,6 +1270,29 @@ $function$
 comment on function patchcord.recent_wakes(uuid,double precision,integer) is 'Entry: the newest wakes of an agent since a time, oldest first, for the replay of its private topic. Ids and names only.';
 grant execute on function patchcord.recent_wakes(uuid,double precision,integer) to patchcord_api;
 
+create or replace FUNCTION patchcord.recipients_now(p_id uuid)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+AS $function$
+begin
+  return (
+    select jsonb_agg(jsonb_build_object(
+      'agent', a.name, 'state', d.state,
+      'reach', case when d.to_agent_uuid = patchcord.claim_agent() then 'self' else coalesce(x.reach, 'offline') end,
+      'last_seen_at', x.last_seen_at, 'held_until', case when d.held then d.wake_at end
+    ) order by a.name)
+    from patchcord.deliveries d
+      join patchcord.agents a on a.id = d.to_agent_uuid
+      left join patchcord.reach_of(array(
+        select r.to_agent_uuid from patchcord.deliveries r where r.message_id = p_id)) x on x.agent_uuid = a.id
+    where d.message_id = p_id
+  );
+end
+$function$
+;
+comment on function patchcord.recipients_now(uuid) is 'How far a message of the caller is with each recipient, and the reach of that recipient; null for a message that is gone.';
+grant execute on function patchcord.recipients_now(uuid) to patchcord_agent;
+
 create or replace FUNCTION patchcord.refill(p_level double precision, p_at timestamp with time zone, p_burst double precision, p_per_second double precision)
  RETURNS double precision
  LANGUAGE sql
@@ -1272,7 +1389,7 @@ begin
     with picked as (
       select d.message_id from patchcord.deliveries d
       where d.to_agent_uuid = w.agent_id and d.message_id = any (p_announced) and d.notified_at is null
-        and d.state <> 'unsent'
+        and d.state = 'new'
       order by d.message_id
       -- A fetch holds its rows while it takes older ones: waiting for it here could deadlock. What it has fetched was heard.
       for update skip locked
@@ -1313,11 +1430,12 @@ begin
   if v.body_hash <> p_body_hash then
     return jsonb_build_object('outcome', 'conflict');
   end if;
-  return v.answer || jsonb_build_object('replayed', true, 'wakes', '[]'::jsonb);
+  return v.answer || jsonb_build_object('replayed', true, 'wakes', '[]'::jsonb, 'recipients',
+    coalesce(patchcord.recipients_now((v.answer ->> 'message_id')::uuid), v.answer -> 'recipients'));
 end
 $function$
 ;
-comment on function patchcord.replay(text,text) is 'Claims an idempotency key for this call (null: go on), or gives the answer that the key already has.';
+comment on function patchcord.replay(text,text) is 'Claims an idempotency key for this call (null: go on), or gives the answer that the key already has, with what has become of its message since.';
 grant execute on function patchcord.replay(text,text) to patchcord_agent;
 
 create or replace FUNCTION patchcord.reply_as_me(p_id uuid, p_content text, p_state text, p_limits jsonb)
@@ -1330,9 +1448,10 @@ declare
   v_full text[];
   v_answer jsonb := jsonb_build_object('outcome', 'settled');
 begin
-  select r.id, r.thread_uuid, r.thread, r.from_agent_uuid, a.name, a.deleted_at, d.state into m
+  select r.id, r.thread_uuid, r.thread, r.kind, r.from_agent_uuid, a.name, a.deleted_at, d.state into m
   from patchcord.agent_messages r
-    join patchcord.deliveries d on d.message_id = r.id and d.to_agent_uuid = r.to_agent_uuid and d.state <> 'unsent'
+    join patchcord.deliveries d on d.message_id = r.id and d.to_agent_uuid = r.to_agent_uuid
+      and d.state not in ('unsent', 'expired')
     join patchcord.agents a on a.id = r.from_agent_uuid
   where r.id = p_id and r.to_agent_uuid = v_me;
   if not found then
@@ -1341,6 +1460,9 @@ begin
   if m.state = 'new' then
     -- Nobody has seen it: settling it would hide its text for good.
     return jsonb_build_object('outcome', 'unseen');
+  end if;
+  if m.kind = 'expired' then
+    return jsonb_build_object('outcome', 'notice');
   end if;
   if p_content is not null then
     if m.deleted_at is not null then
@@ -1362,7 +1484,7 @@ begin
     and (p_state = 'resolved' and resolved_at is null or p_content is not null and p_state <> 'resolved' and resolved_at is not null);
   if p_content is not null then
     v_answer := patchcord.store_message(array[m.from_agent_uuid], p_content, m.thread_uuid, m.thread,
-      case p_state when 'resolved' then 'resolved' else 'message' end, 'normal', p_id, p_limits, p_state = 'resolved');
+      case p_state when 'resolved' then 'resolved' else 'message' end, 'normal', p_id, p_limits, p_state = 'resolved', null);
   end if;
   return v_answer || jsonb_build_object('settled', (
     select d.state from patchcord.deliveries d where d.message_id = p_id and d.to_agent_uuid = v_me));
@@ -1396,7 +1518,7 @@ begin
 end
 $function$
 ;
-comment on function patchcord.reply_message(text,uuid,text,text,text,text,jsonb) is 'Entry: answers, defers or resolves a message that the caller received. Outcome sent, settled, unseen, not_found, or as of send_message.';
+comment on function patchcord.reply_message(text,uuid,text,text,text,text,jsonb) is 'Entry: answers, defers or resolves a message that the caller received. Outcome sent, settled, unseen, notice, not_found, or as of send_message.';
 grant execute on function patchcord.reply_message(text,uuid,text,text,text,text,jsonb) to patchcord_api;
 
 create or replace FUNCTION patchcord.report_presence(p_hash text, p_state text, p_client text, p_session text, p_machine text, p_human_prompt boolean)
@@ -1471,7 +1593,7 @@ $function$
 comment on function patchcord.schema_version() is 'Entry: the newest migration of this database, so that a server can refuse one that is behind or ahead of it.';
 grant execute on function patchcord.schema_version() to patchcord_api;
 
-create or replace FUNCTION patchcord.send_as_me(p_to text[], p_namespaces text[], p_content text, p_thread text, p_kind text, p_urgency text, p_limits jsonb)
+create or replace FUNCTION patchcord.send_as_me(p_to text[], p_namespaces text[], p_content text, p_thread text, p_kind text, p_urgency text, p_limits jsonb, p_expires_in double precision)
  RETURNS jsonb
  LANGUAGE plpgsql
 AS $function$
@@ -1513,14 +1635,14 @@ begin
     v_thread := patchcord.open_thread(p_thread, v_recipients);
   end if;
   return patchcord.store_message(
-    v_recipients, p_content, v_thread, p_thread, p_kind, p_urgency, null, p_limits, false);
+    v_recipients, p_content, v_thread, p_thread, p_kind, p_urgency, null, p_limits, false, p_expires_in);
 end
 $function$
 ;
-comment on function patchcord.send_as_me(text[],text[],text,text,text,text,jsonb) is 'The work of a send, under the caller''s claims: recipients, pair locks, gate, cap, insert.';
-grant execute on function patchcord.send_as_me(text[],text[],text,text,text,text,jsonb) to patchcord_agent;
+comment on function patchcord.send_as_me(text[],text[],text,text,text,text,jsonb,double precision) is 'The work of a send, under the caller''s claims: recipients, pair locks, gate, cap, insert.';
+grant execute on function patchcord.send_as_me(text[],text[],text,text,text,text,jsonb,double precision) to patchcord_agent;
 
-create or replace FUNCTION patchcord.send_message(p_hash text, p_to text[], p_namespaces text[], p_content text, p_thread text, p_kind text, p_urgency text, p_key text, p_body_hash text, p_limits jsonb)
+create or replace FUNCTION patchcord.send_message(p_hash text, p_to text[], p_namespaces text[], p_content text, p_thread text, p_kind text, p_urgency text, p_key text, p_body_hash text, p_limits jsonb, p_expires_in double precision DEFAULT NULL::double precision)
  RETURNS jsonb
  LANGUAGE plpgsql
  SET search_path TO 'pg_catalog', 'pg_temp'
@@ -1540,12 +1662,23 @@ begin
     return v_answer;
   end if;
   return patchcord.remember(p_key,
-    patchcord.send_as_me(p_to, p_namespaces, p_content, p_thread, p_kind, p_urgency, p_limits));
+    patchcord.send_as_me(p_to, p_namespaces, p_content, p_thread, p_kind, p_urgency, p_limits, p_expires_in));
 end
 $function$
 ;
-comment on function patchcord.send_message(text,text[],text[],text,text,text,text,text,text,jsonb) is 'Entry: one send in one round trip. Outcome sent, gated, unknown, inbox_full, conflict, rate_limited, or that of the token. p_to null: everyone here.';
-grant execute on function patchcord.send_message(text,text[],text[],text,text,text,text,text,text,jsonb) to patchcord_api;
+comment on function patchcord.send_message(text,text[],text[],text,text,text,text,text,text,jsonb,double precision) is 'Entry: one send in one round trip. Outcome sent, gated, unknown, inbox_full, conflict, rate_limited, or that of the token. p_to null: everyone here. p_expires_in: seconds, null for ever.';
+grant execute on function patchcord.send_message(text,text[],text[],text,text,text,text,text,text,jsonb,double precision) to patchcord_api;
+
+create or replace FUNCTION patchcord.sender_name(m patchcord.agent_messages, p_now text)
+ RETURNS text
+ LANGUAGE sql
+ IMMUTABLE
+AS $function$
+  select case when m.kind = 'expired' then m.from_agent else p_now end
+$function$
+;
+comment on function patchcord.sender_name(patchcord.agent_messages,text) is 'Who a message is from: the agent by the name p_now that it has now, or the server.';
+grant execute on function patchcord.sender_name(patchcord.agent_messages,text) to patchcord_agent;
 
 create or replace FUNCTION patchcord.settle(p_ids uuid[], p_state text)
  RETURNS jsonb
@@ -1557,7 +1690,7 @@ begin
     select jsonb_agg(jsonb_build_object('message_id', i.id, 'state', d.state) order by i.place)
     from unnest(p_ids) with ordinality as i (id, place)
       left join patchcord.deliveries d
-        on d.message_id = i.id and d.to_agent_uuid = patchcord.claim_agent() and d.state <> 'unsent'
+        on d.message_id = i.id and d.to_agent_uuid = patchcord.claim_agent() and d.state not in ('unsent', 'expired')
   ), '[]');
 end
 $function$
@@ -1600,7 +1733,7 @@ $function$
 comment on function patchcord.shown(patchcord.agent_messages,text,text,timestamp with time zone) is 'A message in full, its text cut at 8,000 characters. shown_seconds_ago is null the first time.';
 grant execute on function patchcord.shown(patchcord.agent_messages,text,text,timestamp with time zone) to patchcord_agent;
 
-create or replace FUNCTION patchcord.store_message(p_recipients uuid[], p_content text, p_thread_uuid uuid, p_thread text, p_kind text, p_urgency text, p_reply_to uuid, p_limits jsonb, p_silent boolean)
+create or replace FUNCTION patchcord.store_message(p_recipients uuid[], p_content text, p_thread_uuid uuid, p_thread text, p_kind text, p_urgency text, p_reply_to uuid, p_limits jsonb, p_silent boolean, p_expires_in double precision)
  RETURNS jsonb
  LANGUAGE plpgsql
 AS $function$
@@ -1609,6 +1742,7 @@ declare
   v_ns uuid := patchcord.claim_namespace();
   v_id uuid := patchcord.uuid_v7();
   v_at timestamptz := clock_timestamp();
+  v_expires_at timestamptz := v_at + make_interval(secs => p_expires_in);
   v_answer jsonb;
 begin
   with recipient as (
@@ -1632,15 +1766,19 @@ begin
       p_thread_uuid, p_thread, p_kind, p_urgency, p_reply_to, v_at, r.wake_at
     from recipient r cross join sender s
   ), delivery as (
-    insert into patchcord.deliveries (message_id, to_agent_uuid, from_agent_uuid, state, wake_at, held, fetched_at)
+    insert into patchcord.deliveries (
+      message_id, to_agent_uuid, from_agent_uuid, state, wake_at, held, deferred_at, expires_at
+    )
     select v_id, r.id, v_me, case when r.id = v_me then 'deferred' else 'new' end, r.wake_at,
-      coalesce(r.wake_at > v_at, false), case when r.id = v_me then v_at end
+      coalesce(r.wake_at > v_at, false), case when r.id = v_me then v_at end, case when r.id <> v_me then v_expires_at end
     from recipient r
   )
   select jsonb_build_object(
     'outcome', 'sent', 'message_id', v_id, 'thread', p_thread, 'sent_at', v_at, 'replayed', false,
+    'expires_at', v_expires_at,
     'recipients', jsonb_agg(jsonb_build_object(
       'agent', r.name,
+      'state', case when r.id = v_me then 'deferred' else 'new' end,
       'reach', case when r.id = v_me then 'self' else x.reach end,
       'last_seen_at', x.last_seen_at,
       'held_until', case when r.wake_at > v_at then r.wake_at end
@@ -1656,10 +1794,10 @@ begin
 end
 $function$
 ;
-comment on function patchcord.store_message(uuid[],text,uuid,text,text,text,uuid,jsonb,boolean) is 'Stores one message for recipients that were checked and whose pairs are locked; the answer to its sender, and the wakes.';
-grant execute on function patchcord.store_message(uuid[],text,uuid,text,text,text,uuid,jsonb,boolean) to patchcord_agent;
+comment on function patchcord.store_message(uuid[],text,uuid,text,text,text,uuid,jsonb,boolean,double precision) is 'Stores one message for recipients that were checked and whose pairs are locked; the answer to its sender, and the wakes.';
+grant execute on function patchcord.store_message(uuid[],text,uuid,text,text,text,uuid,jsonb,boolean,double precision) to patchcord_agent;
 
-create or replace FUNCTION patchcord.take_new(p_from uuid[], p_thread text, p_due_only boolean, p_max integer, p_octets_max integer)
+create or replace FUNCTION patchcord.take_new(p_from uuid[], p_thread text, p_due_only boolean, p_max integer, p_octets_max integer, p_woken uuid[] DEFAULT '{}'::uuid[])
  RETURNS jsonb
  LANGUAGE plpgsql
 AS $function$
@@ -1673,6 +1811,7 @@ begin
     from patchcord.deliveries d
       join patchcord.agent_messages m on m.id = d.message_id and m.to_agent_uuid = d.to_agent_uuid
     where d.to_agent_uuid = v_me and d.state = 'new' and d.wake_at is not null
+      and coalesce(d.expires_at > clock_timestamp(), true)
       and (p_from is null or d.from_agent_uuid = any (p_from))
       and (p_thread is null or m.thread = p_thread)
       and (not p_due_only or d.wake_at <= clock_timestamp())
@@ -1686,14 +1825,22 @@ begin
     window shown_order as (order by c.urgency <> 'urgent', c.sent_at, c.message_id)
   ), picked as (
     -- A second fetch waits here for the first and then finds the row no longer new: it is shown again below, not lost.
-    select d.message_id from patchcord.deliveries d
+    select d.message_id, m.kind = 'expired' as is_notice, clock_timestamp() as at
+    from patchcord.deliveries d
+      join patchcord.agent_messages m on m.id = d.message_id and m.to_agent_uuid = d.to_agent_uuid
     where d.to_agent_uuid = v_me and d.state = 'new' and d.message_id in (
       select z.message_id from sized z where z.octets <= p_octets_max or z.place = 1
     )
     order by d.message_id
-    for update
+    for update of d
   ), taken as (
-    update patchcord.deliveries d set state = 'open', fetched_at = clock_timestamp()
+    -- A notice asks for nothing: to be shown settles it. p_woken: wakes that a wait took and now answers.
+    update patchcord.deliveries d set
+      state = case when picked.is_notice then 'done' else 'open' end,
+      notified_at = case when d.message_id = any (p_woken) then coalesce(d.notified_at, picked.at) else d.notified_at end,
+      fetched_at = picked.at,
+      done_at = case when picked.is_notice then picked.at end,
+      settled_at = case when picked.is_notice then picked.at end
     from picked
     where d.message_id = picked.message_id and d.to_agent_uuid = v_me
     returning d.message_id
@@ -1703,7 +1850,7 @@ begin
     return '[]'::jsonb;
   end if;
   return (
-    select jsonb_agg(patchcord.shown(m, a.name, b.content, null) order by m.urgency <> 'urgent', m.sent_at, m.id)
+    select jsonb_agg(patchcord.shown(m, patchcord.sender_name(m, a.name), b.content, null) order by m.urgency <> 'urgent', m.sent_at, m.id)
     from patchcord.agent_messages m
       join patchcord.message_bodies b on b.id = m.id
       join patchcord.agents a on a.id = m.from_agent_uuid
@@ -1712,8 +1859,8 @@ begin
 end
 $function$
 ;
-comment on function patchcord.take_new(uuid[],text,boolean,integer,integer) is 'Fetches new messages of the caller (new becomes open): urgent first, then oldest, at most p_max and p_octets_max, at least one.';
-grant execute on function patchcord.take_new(uuid[],text,boolean,integer,integer) to patchcord_agent;
+comment on function patchcord.take_new(uuid[],text,boolean,integer,integer,uuid[]) is 'Fetches new messages of the caller (new becomes open): urgent first, then oldest, at most p_max and p_octets_max, at least one.';
+grant execute on function patchcord.take_new(uuid[],text,boolean,integer,integer,uuid[]) to patchcord_agent;
 
 create or replace FUNCTION patchcord.take_notices()
  RETURNS jsonb
@@ -1764,6 +1911,8 @@ begin
   with picked as (
     select d.to_agent_uuid from patchcord.deliveries d
     where d.message_id = p_id and d.from_agent_uuid = w.agent_id and d.state = 'new'
+      -- What is from and to the caller is a notice of the server.
+      and d.to_agent_uuid <> w.agent_id
     order by d.to_agent_uuid
     for update
   )

@@ -161,15 +161,19 @@ export async function peekInbox(scope: Scope, input: z.output<typeof PeekInbox>)
   }
 }
 
-/** Fetches the next new message, of one sender or thread if named; null when there is none. Throws not_found for the sender. */
+/**
+ * Fetches the next new message, of one sender or thread if named; null when there is none. One of `woken`, whose wakes a
+ * wait has taken, was notified by that. Throws not_found for the sender.
+ */
 export async function fetchNextMessage(
   scope: Scope,
   input: { from?: string | undefined; thread?: string | undefined },
+  woken: string[] = [],
 ): Promise<InboxMessage | null> {
   const { from = null, thread = null } = input
   const answer = await callEntry(
     scope,
-    (sql) => sql`select patchcord.fetch_next(${scope.tokenHash}, ${from}, ${thread}) as answer`,
+    (sql) => sql`select patchcord.fetch_next(${scope.tokenHash}, ${from}, ${thread}, ${woken}::uuid[]) as answer`,
   )
   if (answer.outcome === 'unknown') throw unknownAgents(answer.unknown as string[], answer.agents as string[])
   const [message] = answer.messages as unknown[]
@@ -197,7 +201,8 @@ export async function waitForMessage(
     for (;;) {
       const timeoutMs = Math.max(0, deadline - Date.now())
       const wait = waiters.start({ agentId, tokenId, from, thread: input.thread, timeoutMs, signal })
-      const fetched = fetchNextMessage(scope, input).then((next) => {
+      const woken = taken.map(({ id }) => id)
+      const fetched = fetchNextMessage(scope, input, woken).then((next) => {
         message = next
       })
       const end = await fetched.then(

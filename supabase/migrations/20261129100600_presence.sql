@@ -127,7 +127,7 @@ begin
     with picked as (
       select d.message_id from patchcord.deliveries d
       where d.to_agent_uuid = w.agent_id and d.message_id = any (p_announced) and d.notified_at is null
-        and d.state <> 'unsent'
+        and d.state = 'new'
       order by d.message_id
       -- A fetch holds its rows while it takes older ones: waiting for it here could deadlock. What it has fetched was heard.
       for update skip locked
