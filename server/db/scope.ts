@@ -28,8 +28,13 @@ export interface Scope {
 /** What every entry function answers: an outcome, and what belongs to it. */
 export type Outcome = { outcome: string; wakes?: Wake[] } & Record<string, unknown>
 
-interface Entrance {
+/** What an entry function says of a token first of all. */
+export interface Entrance {
   outcome: string
+  retry_after_seconds?: number | null
+}
+
+interface Identified extends Entrance {
   token_id: string
   agent_id: string
   namespace_id: string
@@ -37,11 +42,10 @@ interface Entrance {
   namespace: string
   label: string
   expires_at: string | null
-  retry_after_seconds: number | null
 }
 
 /** Throws the error of a token that may not enter; any other outcome is the caller's to read. */
-export function checkEntrance(outcome: { outcome: string; retry_after_seconds?: unknown }): void {
+export function checkEntrance(outcome: Entrance): void {
   switch (outcome.outcome) {
     case 'token_rejected':
       throw new PatchcordError('token_rejected', 'The token is not valid or has expired.', {
@@ -80,7 +84,7 @@ export async function asAgent<T>(scope: Scope, work: (sql: TransactionSql, me: I
   return (await reach(() =>
     scope.sql.begin(async (sql) => {
       const [row] = await sql`select patchcord.enter_agent(${scope.tokenHash}) as answer`
-      return await work(sql, toIdentity(row?.answer as Entrance))
+      return await work(sql, toIdentity(row?.answer as Identified))
     }),
   )) as T
 }
@@ -88,10 +92,10 @@ export async function asAgent<T>(scope: Scope, work: (sql: TransactionSql, me: I
 /** Resolves a token hash to its identity. Throws token_rejected, token_revoked, agent_gone or unavailable. */
 export async function resolveIdentity(sql: Sql, tokenHash: string): Promise<Identity> {
   const [row] = await reach(() => sql`select patchcord.resolve_token(${tokenHash}) as answer`)
-  return toIdentity(row?.answer as Entrance)
+  return toIdentity(row?.answer as Identified)
 }
 
-function toIdentity(entrance: Entrance): Identity {
+function toIdentity(entrance: Identified): Identity {
   checkEntrance(entrance)
   return {
     tokenId: entrance.token_id,
@@ -104,7 +108,8 @@ function toIdentity(entrance: Entrance): Identity {
   }
 }
 
-async function reach<T>(run: () => Promise<T>): Promise<T> {
+/** Runs a query; a fault of the database that passes is `unavailable`. */
+export async function reach<T>(run: () => Promise<T>): Promise<T> {
   try {
     return await run()
   } catch (error) {

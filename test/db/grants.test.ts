@@ -22,7 +22,7 @@ const FUNCTIONS: Record<string, string[]> = {
     'read_changes(uuid[],double precision,text[],integer)',
     'recent_revocations(double precision,uuid[])',
     'recent_wakes(uuid,double precision,integer)',
-    'renew_lease(text,text,text,text,double precision,uuid[])',
+    'renew_leases(jsonb,double precision)',
     'reply_message(text,uuid,text,text,text,text,jsonb)',
     'report_presence(text,text,text,text,text,boolean)',
     'resolve_token(text)',
@@ -88,6 +88,7 @@ const DEFINERS = [
   'recent_revocations',
   'recent_wakes',
   'release_held',
+  'renew_leases',
   'schema_version',
 ]
 

@@ -1,6 +1,6 @@
 import type { FastifyPluginAsyncZod } from 'fastify-type-provider-zod'
 import { z } from 'zod'
-import { EndLease, endLease, RenewLease, ReportPresence, renewLease, reportPresence } from '../../domain/presence.ts'
+import { EndLease, endLease, ReportPresence, reportPresence } from '../../domain/presence.ts'
 
 const tags = ['presence']
 const response = { 204: z.null().meta({ description: 'Noted' }) }
@@ -11,15 +11,6 @@ export const presenceRoutes: FastifyPluginAsyncZod = async (app) => {
     { schema: { tags, summary: 'What my session is doing', body: ReportPresence, response } },
     async (request, reply) => {
       await request.scoped((scope) => reportPresence(scope, request.body))
-      return reply.code(204).send(null)
-    },
-  )
-
-  app.put(
-    '/lease',
-    { schema: { tags, summary: 'My listener lives, and has announced these messages', body: RenewLease, response } },
-    async (request, reply) => {
-      await request.scoped((scope) => renewLease(scope, request.body))
       return reply.code(204).send(null)
     },
   )

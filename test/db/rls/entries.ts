@@ -34,8 +34,11 @@ export const ENTRIES: Record<string, Call> = {
   report_presence: call(
     (sql, hash) => sql`select patchcord.report_presence(${hash}, 'busy', 'c', 's', 'm', true) as answer`,
   ),
-  renew_lease: call(
-    (sql, hash) => sql`select patchcord.renew_lease(${hash}, 's', 'c', 'm', 90, ${[]}::uuid[]) as answer`,
+  renew_leases: call(
+    (sql, hash) => sql`
+      select patchcord.renew_leases(
+        jsonb_build_array(jsonb_build_object('hash', ${hash}::text, 'session', 's', 'client', 'c', 'machine', 'm',
+          'announced', '[]'::jsonb, 'waited_seconds', 0)), 90) -> 0 as answer`,
   ),
   end_lease: call((sql, hash) => sql`select patchcord.end_lease(${hash}, 's') as answer`),
 }
