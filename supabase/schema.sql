@@ -32,7 +32,8 @@ create type patchcord.entrance as (
   namespace text,
   label text,
   expires_at timestamp with time zone,
-  retry_after_seconds integer
+  retry_after_seconds integer,
+  banned_until timestamp with time zone
 );
 
 -- Tables
@@ -110,6 +111,7 @@ create policy agent_reads_namespace on patchcord.agents for select to patchcord_
 create policy owner_all on patchcord.agents to postgres
   using (true)
   with check (true);
+CREATE TRIGGER on_agent_changed AFTER INSERT OR DELETE OR UPDATE OF name, deleted_at ON patchcord.agents FOR EACH ROW EXECUTE FUNCTION patchcord.on_agent_changed();
 CREATE TRIGGER on_agent_named AFTER INSERT ON patchcord.agents FOR EACH ROW EXECUTE FUNCTION patchcord.on_agent_named();
 CREATE TRIGGER on_agent_renamed AFTER UPDATE OF name ON patchcord.agents FOR EACH ROW WHEN ((old.name IS DISTINCT FROM new.name)) EXECUTE FUNCTION patchcord.on_agent_named();
 CREATE TRIGGER on_rename BEFORE UPDATE OF name ON patchcord.agents FOR EACH ROW WHEN ((old.name IS DISTINCT FROM new.name)) EXECUTE FUNCTION patchcord.on_rename();
@@ -278,6 +280,7 @@ create policy agent_reads_own on patchcord.namespaces for select to patchcord_ag
 create policy owner_all on patchcord.namespaces to postgres
   using (true)
   with check (true);
+CREATE TRIGGER on_namespace_changed AFTER INSERT OR DELETE OR UPDATE OF name ON patchcord.namespaces FOR EACH ROW EXECUTE FUNCTION patchcord.on_namespace_changed();
 CREATE TRIGGER on_namespace_named AFTER INSERT ON patchcord.namespaces FOR EACH ROW EXECUTE FUNCTION patchcord.on_namespace_named();
 CREATE TRIGGER on_namespace_renamed AFTER UPDATE OF name ON patchcord.namespaces FOR EACH ROW WHEN ((old.name IS DISTINCT FROM new.name)) EXECUTE FUNCTION patchcord.on_namespace_named();
 grant select on patchcord.namespaces to patchcord_agent;
@@ -328,6 +331,26 @@ create policy owner_all on patchcord.presence to postgres
   with check (true);
 grant insert, select, update on patchcord.presence to patchcord_agent;
 comment on table patchcord.presence is 'What an agent''s session last said of itself, by its hooks.';
+
+create table patchcord.security_log (
+  id bigint generated always as identity not null,
+  logged_at timestamp with time zone default clock_timestamp() not null,
+  event text not null,
+  namespace text,
+  agent text,
+  token_uuid uuid,
+  detail text,
+  by_role text default SESSION_USER not null,
+  constraint security_log_pkey PRIMARY KEY (id),
+  constraint security_log_event_check CHECK (event = ANY (ARRAY['token_created'::text, 'token_rotated'::text, 'token_revoked'::text, 'token_restored'::text, 'token_deleted'::text, 'token_banned'::text, 'agent_created'::text, 'agent_renamed'::text, 'agent_deleted'::text, 'namespace_created'::text, 'namespace_renamed'::text, 'namespace_deleted'::text]))
+);
+alter table patchcord.security_log enable row level security;
+alter table patchcord.security_log force row level security;
+create index security_log_logged ON patchcord.security_log USING btree (logged_at);
+create policy owner_all on patchcord.security_log to postgres
+  using (true)
+  with check (true);
+comment on table patchcord.security_log is 'Who may enter, and what changed about it, by whatever path it changed. Names are as of then; nothing in it is secret.';
 
 create table patchcord.settings (
   is_only boolean default true not null,
@@ -386,6 +409,10 @@ create table patchcord.tokens (
   bucket double precision,
   bucket_at timestamp with time zone,
   refusals integer default 0 not null,
+  refused_since timestamp with time zone,
+  refused_count integer default 0 not null,
+  banned_until timestamp with time zone,
+  rotated_from uuid,
   constraint tokens_pkey PRIMARY KEY (id),
   constraint tokens_hash_key UNIQUE (hash),
   constraint tokens_agent_uuid_namespace_uuid_fkey FOREIGN KEY (agent_uuid, namespace_uuid) REFERENCES patchcord.agents(id, namespace_uuid) ON DELETE CASCADE,
@@ -400,7 +427,11 @@ create index tokens_revoked ON patchcord.tokens USING btree (revoked_at) WHERE (
 create policy owner_all on patchcord.tokens to postgres
   using (true)
   with check (true);
+CREATE TRIGGER on_token_changed AFTER INSERT OR DELETE OR UPDATE OF revoked_at ON patchcord.tokens FOR EACH ROW EXECUTE FUNCTION patchcord.on_token_changed();
 comment on table patchcord.tokens is 'API tokens, one agent each; only the SHA-256 is kept. bucket is the send rate of the token, null while untouched.';
+comment on column patchcord.tokens.refusals is 'Calls refused for the rate since the last that passed.';
+comment on column patchcord.tokens.refused_count is 'Calls refused for the rate within the minute since refused_since.';
+comment on column patchcord.tokens.rotated_from is 'The token whose successor this is.';
 
 -- Functions
 
@@ -545,6 +576,33 @@ $function$
 comment on function patchcord.count_inbox() is 'How many messages of the caller are new, open and deferred now.';
 grant execute on function patchcord.count_inbox() to patchcord_agent;
 
+create or replace FUNCTION patchcord.count_refusal(p_token uuid, p_limits jsonb)
+ RETURNS timestamp with time zone
+ LANGUAGE plpgsql
+AS $function$
+declare
+  v_now timestamptz := clock_timestamp();
+  v_count integer;
+  v_until timestamptz;
+begin
+  update patchcord.tokens t set
+    refused_count = case when t.refused_since > v_now - interval '1 minute' then t.refused_count + 1 else 1 end,
+    refused_since = case when t.refused_since > v_now - interval '1 minute' then t.refused_since else v_now end
+  where t.id = p_token
+  returning t.refused_count into v_count;
+  if v_count < (p_limits ->> 'refusalsPerMinuteMax')::integer then
+    return null;
+  end if;
+  v_until := v_now + make_interval(secs => (p_limits ->> 'banSeconds')::float8);
+  update patchcord.tokens t set banned_until = v_until, refused_since = null, refused_count = 0 where t.id = p_token;
+  perform patchcord.log_token('token_banned', p_token, format('%s calls refused within a minute, until %s', v_count,
+    to_char(v_until at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')));
+  return v_until;
+end
+$function$
+;
+comment on function patchcord.count_refusal(uuid,jsonb) is 'Notes a call that the (locked) token was refused for its rate; when that is once too often in a minute, until when the token is banned.';
+
 create or replace FUNCTION patchcord.count_turns(p_others uuid[], p_limits jsonb)
  RETURNS TABLE(agent_uuid uuid, held_until timestamp with time zone)
  LANGUAGE plpgsql
@@ -588,7 +646,7 @@ declare
   w patchcord.entrance;
   v_now timestamptz;
 begin
-  w := patchcord.enter(p_hash, 0, 1, 1);
+  w := patchcord.enter(p_hash, 0, null);
   if w.outcome <> 'ok' then
     return to_jsonb(w);
   end if;
@@ -606,7 +664,7 @@ $function$
 comment on function patchcord.end_lease(text,text) is 'Entry: ends the lease of one session, also for renewals that were asked for before and are still on their way.';
 grant execute on function patchcord.end_lease(text,text) to patchcord_api;
 
-create or replace FUNCTION patchcord.enter(p_hash text, p_cost double precision, p_burst double precision, p_per_second double precision)
+create or replace FUNCTION patchcord.enter(p_hash text, p_cost double precision, p_limits jsonb)
  RETURNS patchcord.entrance
  LANGUAGE plpgsql
  SECURITY DEFINER
@@ -614,32 +672,47 @@ create or replace FUNCTION patchcord.enter(p_hash text, p_cost double precision,
 AS $function$
 declare
   v record;
+  v_burst float8;
+  v_per_second float8;
+  v_banned_until timestamptz;
+  v_is_counted boolean := false;
 begin
   if p_cost > 0 then
+    v_burst := (p_limits ->> 'sendBurst')::float8;
+    v_per_second := (p_limits ->> 'sendPerSecond')::float8;
     -- One update is identity, revocation and bucket at once: 50 parallel calls against a bucket of 30 are 30, and a
     -- revocation binds in the very statement. clock_timestamp() is read again when the row was waited for.
     update patchcord.tokens t set
-      bucket = patchcord.refill(t.bucket, t.bucket_at, p_burst, p_per_second)
-        - case when patchcord.refill(t.bucket, t.bucket_at, p_burst, p_per_second) >= p_cost then p_cost else 0 end,
+      bucket = patchcord.refill(t.bucket, t.bucket_at, v_burst, v_per_second)
+        - case when patchcord.refill(t.bucket, t.bucket_at, v_burst, v_per_second) >= p_cost then p_cost else 0 end,
       refusals = case
-        when patchcord.refill(t.bucket, t.bucket_at, p_burst, p_per_second) >= p_cost then 0 else t.refusals + 1 end,
+        when patchcord.refill(t.bucket, t.bucket_at, v_burst, v_per_second) >= p_cost then 0 else t.refusals + 1 end,
       bucket_at = greatest(t.bucket_at, clock_timestamp()),
       last_used_at = case when t.revoked_at is null and coalesce(t.expires_at > clock_timestamp(), true)
         then clock_timestamp() else t.last_used_at end
     from patchcord.agents a join patchcord.namespaces n on n.id = a.namespace_uuid
-    where t.hash = decode(p_hash, 'hex') and a.id = t.agent_uuid
+    where t.hash = decode(p_hash, 'hex') and a.id = t.agent_uuid and coalesce(t.banned_until <= clock_timestamp(), true)
     returning t.id, t.agent_uuid, t.namespace_uuid, t.label, t.expires_at, t.revoked_at, t.bucket, t.refusals,
-      a.name as agent, n.name as namespace, a.deleted_at
+      a.name as agent, n.name as namespace, a.deleted_at, null::timestamptz as banned_until
     into v;
-  else
+    v_is_counted := found;
+    if v.refusals > 0 then
+      v_banned_until := patchcord.count_refusal(v.id, p_limits);
+    end if;
+  end if;
+  -- Calls that cost nothing, and those of a banned token, which write nothing.
+  if not v_is_counted then
     select t.id, t.agent_uuid, t.namespace_uuid, t.label, t.expires_at, t.revoked_at, t.bucket, 0 as refusals,
-      a.name as agent, n.name as namespace, a.deleted_at, t.last_used_at
+      a.name as agent, n.name as namespace, a.deleted_at,
+      case when t.banned_until > clock_timestamp() then t.banned_until end as banned_until, t.last_used_at
     from patchcord.tokens t
       join patchcord.agents a on a.id = t.agent_uuid
       join patchcord.namespaces n on n.id = a.namespace_uuid
     where t.hash = decode(p_hash, 'hex')
     into v;
+    v_banned_until := v.banned_until;
     if v.id is not null and v.revoked_at is null and coalesce(v.expires_at > clock_timestamp(), true)
+      and v_banned_until is null
       and coalesce(v.last_used_at < clock_timestamp() - interval '20 s', true) then
       -- Presence needs no better than this, and readers must not wait for each other on the token's row.
       update patchcord.tokens t set last_used_at = clock_timestamp()
@@ -652,17 +725,23 @@ begin
       when v.deleted_at is not null then 'agent_gone'
       when v.revoked_at is not null then 'token_revoked'
       when v.expires_at <= clock_timestamp() then 'token_rejected'
-      when v.refusals > 0 then 'rate_limited'
+      when v_banned_until is not null then 'banned'
+      -- A ban that ended between the two statements: the call was not counted.
+      when v.refusals > 0 or p_cost > 0 and not v_is_counted then 'rate_limited'
       else 'ok'
     end,
     v.id, v.agent_uuid, v.namespace_uuid, v.agent, v.namespace, v.label, v.expires_at,
-    case when v.refusals > 0 then greatest(1, ceil((p_cost - v.bucket) / p_per_second))::integer end
+    case
+      when v_banned_until is not null then greatest(1, ceil(extract(epoch from v_banned_until - clock_timestamp())))
+      when v.refusals > 0 then greatest(1, ceil((p_cost - v.bucket) / v_per_second))
+    end::integer,
+    v_banned_until
   )::patchcord.entrance;
 end
 $function$
 ;
-comment on function patchcord.enter(text,double precision,double precision,double precision) is 'Resolves a token hash (hex) to an identity and takes p_cost from its bucket. Outcome ok, rate_limited, token_rejected, token_revoked or agent_gone.';
-grant execute on function patchcord.enter(text,double precision,double precision,double precision) to patchcord_api;
+comment on function patchcord.enter(text,double precision,jsonb) is 'Resolves a token hash (hex) to an identity and takes p_cost from its bucket. Outcome ok, rate_limited, banned, token_rejected, token_revoked or agent_gone.';
+grant execute on function patchcord.enter(text,double precision,jsonb) to patchcord_api;
 
 create or replace FUNCTION patchcord.enter_agent(p_hash text)
  RETURNS jsonb
@@ -671,7 +750,7 @@ AS $function$
 declare
   w patchcord.entrance;
 begin
-  w := patchcord.enter(p_hash, 0, 1, 1);
+  w := patchcord.enter(p_hash, 0, null);
   if w.outcome = 'ok' then
     perform patchcord.assume(w);
   end if;
@@ -763,7 +842,7 @@ declare
   v_new_ids uuid[];
   v_again jsonb;
 begin
-  w := patchcord.enter(p_hash, 0, 1, 1);
+  w := patchcord.enter(p_hash, 0, null);
   if w.outcome <> 'ok' then
     return to_jsonb(w);
   end if;
@@ -810,7 +889,7 @@ declare
   w patchcord.entrance;
   v_from uuid[];
 begin
-  w := patchcord.enter(p_hash, 0, 1, 1);
+  w := patchcord.enter(p_hash, 0, null);
   if w.outcome <> 'ok' then
     return to_jsonb(w);
   end if;
@@ -850,24 +929,23 @@ grant execute on function patchcord.find_recipients(text[],text[]) to patchcord_
 create or replace FUNCTION patchcord.full_inboxes(p_agents uuid[], p_max integer)
  RETURNS text[]
  LANGUAGE plpgsql
- STABLE SECURITY DEFINER
+ SECURITY DEFINER
  SET search_path TO 'pg_catalog', 'pg_temp'
 AS $function$
+declare
+  v_near uuid[] := patchcord.with_new(p_agents, p_max - 100);
 begin
-  return array(
-    select a.name from patchcord.agents a
-    where a.id = any (p_agents) and a.namespace_uuid = patchcord.claim_namespace()
-      and (
-        select count(*) from (
-          select from patchcord.deliveries d where d.to_agent_uuid = a.id and d.state = 'new' limit p_max
-        ) as counted
-      ) >= p_max
-    order by a.name
-  );
+  if cardinality(v_near) = 0 then
+    return '{}';
+  end if;
+  -- As many sends as run at once could all see the last free place: near the cap they go one at a time, in key order, until
+  -- commit, and each counts what was there when its turn came.
+  perform pg_advisory_xact_lock(hashtextextended('patchcord.full_inboxes ' || n.id, 0)) from unnest(v_near) as n (id);
+  return array(select a.name from patchcord.agents a where a.id = any (patchcord.with_new(v_near, p_max)) order by a.name);
 end
 $function$
 ;
-comment on function patchcord.full_inboxes(uuid[],integer) is 'Names of those agents of the caller''s namespace that already have p_max new messages.';
+comment on function patchcord.full_inboxes(uuid[],integer) is 'Names of those agents of the caller''s namespace that already have p_max new messages. Sends to one that is near it wait for each other.';
 grant execute on function patchcord.full_inboxes(uuid[],integer) to patchcord_agent;
 
 create or replace FUNCTION patchcord.is_name(p_name text)
@@ -937,6 +1015,20 @@ $function$
 comment on function patchcord.lock_pairs(uuid[]) is 'Locks the caller''s pair with each of p_others until commit: of two messages that cross, one waits and meets the gate.';
 grant execute on function patchcord.lock_pairs(uuid[]) to patchcord_agent;
 
+create or replace FUNCTION patchcord.log_token(p_event text, p_token uuid, p_detail text)
+ RETURNS void
+ LANGUAGE sql
+AS $function$
+  insert into patchcord.security_log (event, namespace, agent, token_uuid, detail)
+  select p_event, n.name, a.name, t.id, p_detail
+  from patchcord.tokens t
+    left join patchcord.agents a on a.id = t.agent_uuid
+    left join patchcord.namespaces n on n.id = t.namespace_uuid
+  where t.id = p_token
+$function$
+;
+comment on function patchcord.log_token(text,uuid,text) is NULL;
+
 create or replace FUNCTION patchcord.move_deliveries(p_ids uuid[], p_from text[], p_state text)
  RETURNS uuid[]
  LANGUAGE plpgsql
@@ -970,6 +1062,55 @@ $function$
 ;
 comment on function patchcord.move_deliveries(uuid[],text[],text) is 'Moves the caller''s own deliveries that are in one of p_from to p_state; the ids that moved.';
 grant execute on function patchcord.move_deliveries(uuid[],text[],text) to patchcord_agent;
+
+create or replace FUNCTION patchcord.note_refusal(p_hash text, p_limits jsonb)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+declare
+  w patchcord.entrance;
+begin
+  w := patchcord.enter(p_hash, 0, null);
+  if w.outcome = 'ok' then
+    perform patchcord.count_refusal(w.token_id, p_limits);
+  end if;
+  return to_jsonb(w);
+end
+$function$
+;
+comment on function patchcord.note_refusal(text,jsonb) is 'Entry: counts a call of this token that was refused outside of the database as one refused for its rate.';
+grant execute on function patchcord.note_refusal(text,jsonb) to patchcord_api;
+
+create or replace FUNCTION patchcord.on_agent_changed()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+declare
+  v_namespace text := (
+    select n.name from patchcord.namespaces n where n.id = case when tg_op = 'DELETE' then old.namespace_uuid else new.namespace_uuid end);
+begin
+  if tg_op = 'INSERT' then
+    insert into patchcord.security_log (event, namespace, agent) values ('agent_created', v_namespace, new.name);
+  elsif tg_op = 'DELETE' then
+    insert into patchcord.security_log (event, namespace, agent) values ('agent_deleted', v_namespace, old.name);
+  else
+    if new.name <> old.name then
+      insert into patchcord.security_log (event, namespace, agent, detail)
+      values ('agent_renamed', v_namespace, new.name, 'was ' || old.name);
+    end if;
+    if new.deleted_at is not null and old.deleted_at is null then
+      insert into patchcord.security_log (event, namespace, agent) values ('agent_deleted', v_namespace, new.name);
+    end if;
+  end if;
+  return null;
+end
+$function$
+;
+comment on function patchcord.on_agent_changed() is 'Notes agents that are made, renamed and deleted.';
 
 create or replace FUNCTION patchcord.on_agent_named()
  RETURNS trigger
@@ -1015,6 +1156,26 @@ $function$
 ;
 comment on function patchcord.on_message() is NULL;
 
+create or replace FUNCTION patchcord.on_namespace_changed()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+begin
+  if tg_op = 'INSERT' then
+    insert into patchcord.security_log (event, namespace) values ('namespace_created', new.name);
+  elsif tg_op = 'DELETE' then
+    insert into patchcord.security_log (event, namespace) values ('namespace_deleted', old.name);
+  elsif new.name <> old.name then
+    insert into patchcord.security_log (event, namespace, detail) values ('namespace_renamed', new.name, 'was ' || old.name);
+  end if;
+  return null;
+end
+$function$
+;
+comment on function patchcord.on_namespace_changed() is 'Notes namespaces that are made, renamed and deleted.';
+
 create or replace FUNCTION patchcord.on_namespace_named()
  RETURNS trigger
  LANGUAGE plpgsql
@@ -1055,6 +1216,29 @@ $function$
 ;
 comment on function patchcord.on_rename() is 'Notes when an agent got another name.';
 
+create or replace FUNCTION patchcord.on_token_changed()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+begin
+  if tg_op = 'DELETE' then
+    insert into patchcord.security_log (event, token_uuid, detail) values ('token_deleted', old.id, old.label);
+  elsif tg_op = 'INSERT' then
+    perform patchcord.log_token(case when new.rotated_from is null then 'token_created' else 'token_rotated' end, new.id,
+      new.label || coalesce(' in place of ' || new.rotated_from, ''));
+  elsif new.revoked_at is not null and old.revoked_at is null then
+    perform patchcord.log_token('token_revoked', new.id, new.label);
+  elsif new.revoked_at is null and old.revoked_at is not null then
+    perform patchcord.log_token('token_restored', new.id, new.label);
+  end if;
+  return null;
+end
+$function$
+;
+comment on function patchcord.on_token_changed() is 'Notes tokens that are made, rotated, revoked, restored and deleted.';
+
 create or replace FUNCTION patchcord.open_thread(p_slug text, p_others uuid[])
  RETURNS uuid
  LANGUAGE plpgsql
@@ -1083,7 +1267,7 @@ AS $function$
 declare
   w patchcord.entrance;
 begin
-  w := patchcord.enter(p_hash, 0, 1, 1);
+  w := patchcord.enter(p_hash, 0, null);
   if w.outcome <> 'ok' then
     return to_jsonb(w);
   end if;
@@ -1389,8 +1573,9 @@ begin
         when a.deleted_at is not null then 'agent_gone'
         when t.revoked_at is not null then 'token_revoked'
         when t.expires_at <= v_now then 'token_rejected'
+        when t.banned_until > v_now then 'banned'
         else 'ok'
-      end as outcome
+      end as outcome, t.banned_until
     from jsonb_array_elements(p_rows) with ordinality as r (said, place)
       left join patchcord.tokens t on t.hash = decode(r.said ->> 'hash', 'hex')
       left join patchcord.agents a on a.id = t.agent_uuid
@@ -1432,7 +1617,10 @@ begin
   ), used as (
     update patchcord.tokens t set last_used_at = v_now from seen where t.id = seen.id
   )
-  select jsonb_agg(jsonb_build_object('outcome', q.outcome) order by q.place), array_agg(distinct q.agent_id)
+  select jsonb_agg(jsonb_build_object(
+    'outcome', q.outcome, 'banned_until', q.banned_until,
+    'retry_after_seconds', ceil(extract(epoch from q.banned_until - v_now))::integer
+  ) order by q.place), array_agg(distinct q.agent_id)
   from asked q into v_answers, v_agents;
   -- A token that invents sessions fills nothing: the latest stay.
   delete from patchcord.leases l using (
@@ -1554,8 +1742,7 @@ declare
   w patchcord.entrance;
   v_answer jsonb;
 begin
-  w := patchcord.enter(p_hash, case when p_content is null then 0 else 1 end,
-    (p_limits ->> 'sendBurst')::float8, (p_limits ->> 'sendPerSecond')::float8);
+  w := patchcord.enter(p_hash, case when p_content is null then 0 else 1 end, p_limits);
   if w.outcome <> 'ok' then
     return to_jsonb(w);
   end if;
@@ -1578,7 +1765,7 @@ AS $function$
 declare
   w patchcord.entrance;
 begin
-  w := patchcord.enter(p_hash, 0, 1, 1);
+  w := patchcord.enter(p_hash, 0, null);
   if w.outcome <> 'ok' then
     return to_jsonb(w);
   end if;
@@ -1607,7 +1794,7 @@ create or replace FUNCTION patchcord.resolve_token(p_hash text)
  LANGUAGE plpgsql
 AS $function$
 begin
-  return to_jsonb(patchcord.enter(p_hash, 0, 1, 1));
+  return to_jsonb(patchcord.enter(p_hash, 0, null));
 end
 $function$
 ;
@@ -1702,7 +1889,7 @@ declare
   w patchcord.entrance;
   v_answer jsonb;
 begin
-  w := patchcord.enter(p_hash, 1, (p_limits ->> 'sendBurst')::float8, (p_limits ->> 'sendPerSecond')::float8);
+  w := patchcord.enter(p_hash, 1, p_limits);
   if w.outcome <> 'ok' then
     return to_jsonb(w);
   end if;
@@ -1755,7 +1942,7 @@ AS $function$
 declare
   w patchcord.entrance;
 begin
-  w := patchcord.enter(p_hash, 0, 1, 1);
+  w := patchcord.enter(p_hash, 0, null);
   if w.outcome <> 'ok' then
     return to_jsonb(w);
   end if;
@@ -1953,7 +2140,7 @@ declare
   w patchcord.entrance;
   v_rows jsonb;
 begin
-  w := patchcord.enter(p_hash, 0, 1, 1);
+  w := patchcord.enter(p_hash, 0, null);
   if w.outcome <> 'ok' then
     return to_jsonb(w);
   end if;
@@ -2028,6 +2215,27 @@ $function$
 ;
 comment on function patchcord.uuid_v7() is 'A time-ordered UUID. Its order is not commit order: never read by an id cursor.';
 grant execute on function patchcord.uuid_v7() to patchcord_agent;
+
+create or replace FUNCTION patchcord.with_new(p_agents uuid[], p_min integer)
+ RETURNS uuid[]
+ LANGUAGE plpgsql
+AS $function$
+begin
+  return array(
+    select a.id from patchcord.agents a
+    where a.id = any (p_agents) and a.namespace_uuid = patchcord.claim_namespace() and a.id <> patchcord.claim_agent()
+      and (
+        select count(*) from (
+          select from patchcord.deliveries d
+          where d.to_agent_uuid = a.id and d.state = 'new' limit greatest(p_min, 0)
+        ) as counted
+      ) >= p_min
+    order by a.id
+  );
+end
+$function$
+;
+comment on function patchcord.with_new(uuid[],integer) is 'Those of p_agents, but for the caller, that have at least p_min new messages, by id.';
 
 -- Realtime
 

@@ -32,6 +32,7 @@ export type Outcome = { outcome: string; wakes?: Wake[] } & Record<string, unkno
 export interface Entrance {
   outcome: string
   retry_after_seconds?: number | null
+  banned_until?: string | null
 }
 
 interface Identified extends Entrance {
@@ -59,12 +60,21 @@ export function checkEntrance(outcome: Entrance): void {
       throw new PatchcordError('agent_gone', 'The agent of this token was deleted.', {
         hint: 'Ask for a token of another agent.',
       })
+    case 'banned':
+      throw new PatchcordError('rate_limited', `This token is banned until ${toIsoTime(outcome.banned_until)}.`, {
+        hint: 'Too many of its calls were refused within a minute. Nothing was stored; call again then, and more slowly.',
+        retryAfterSeconds: Number(outcome.retry_after_seconds ?? 60),
+      })
     case 'rate_limited':
       throw new PatchcordError('rate_limited', 'Too many messages from this token.', {
         hint: 'Nothing was stored. Wait, then send again.',
         retryAfterSeconds: Number(outcome.retry_after_seconds ?? 1),
       })
   }
+}
+
+function toIsoTime(text: string | null | undefined): string {
+  return new Date(text ?? Number.NaN).toISOString().replace(/\.\d+/, '')
 }
 
 /**

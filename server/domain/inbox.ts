@@ -3,9 +3,10 @@ import { callEntry, type Scope } from '../db/scope.ts'
 
 import { PatchcordError } from '../errors.ts'
 import type { Wake } from '../wakes/bus.ts'
-import type { Waiters } from '../wakes/waiters.ts'
+import type { Wait, Waiters, WaitFor } from '../wakes/waiters.ts'
 
 import { Agent, toAgent } from './agents.ts'
+import { attentionLimits } from './attention.ts'
 import { MessageIds, SettledMessage } from './delivery.ts'
 import { AgentFilter, nameOf, unknownAgents } from './names.ts'
 import { ThreadSlug } from './threads.ts'
@@ -200,7 +201,7 @@ export async function waitForMessage(
   try {
     for (;;) {
       const timeoutMs = Math.max(0, deadline - Date.now())
-      const wait = waiters.start({ agentId, tokenId, from, thread: input.thread, timeoutMs, signal })
+      const wait = await startWait(scope, waiters, { agentId, tokenId, from, thread: input.thread, timeoutMs, signal })
       const woken = taken.map(({ id }) => id)
       const fetched = fetchNextMessage(scope, input, woken).then((next) => {
         message = next
@@ -220,6 +221,20 @@ export async function waitForMessage(
   } finally {
     const answered = (message as InboxMessage | null)?.message_id
     for (const wake of taken) if (wake.id !== answered) scope.bus.passOn(wake)
+  }
+}
+
+/** A wait over the cap counts against the token like a send past its rate. */
+async function startWait(scope: Scope, waiters: Waiters, request: WaitFor): Promise<Wait> {
+  try {
+    return waiters.start(request)
+  } catch (error) {
+    const limits = JSON.stringify(attentionLimits(scope.limits))
+    await callEntry(
+      scope,
+      (sql) => sql`select patchcord.note_refusal(${scope.tokenHash}, ${limits}::text::jsonb) as answer`,
+    )
+    throw error
   }
 }
 

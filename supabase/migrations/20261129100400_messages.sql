@@ -256,7 +256,7 @@ declare
   w patchcord.entrance;
   v_answer jsonb;
 begin
-  w := patchcord.enter(p_hash, 1, (p_limits ->> 'sendBurst')::float8, (p_limits ->> 'sendPerSecond')::float8);
+  w := patchcord.enter(p_hash, 1, p_limits);
   if w.outcome <> 'ok' then
     return to_jsonb(w);
   end if;
@@ -333,8 +333,7 @@ declare
   w patchcord.entrance;
   v_answer jsonb;
 begin
-  w := patchcord.enter(p_hash, case when p_content is null then 0 else 1 end,
-    (p_limits ->> 'sendBurst')::float8, (p_limits ->> 'sendPerSecond')::float8);
+  w := patchcord.enter(p_hash, case when p_content is null then 0 else 1 end, p_limits);
   if w.outcome <> 'ok' then
     return to_jsonb(w);
   end if;

@@ -90,7 +90,7 @@ as $$
 declare
   w patchcord.entrance;
 begin
-  w := patchcord.enter(p_hash, 0, 1, 1);
+  w := patchcord.enter(p_hash, 0, null);
   if w.outcome <> 'ok' then
     return to_jsonb(w);
   end if;
@@ -124,7 +124,7 @@ declare
   w patchcord.entrance;
   v_rows jsonb;
 begin
-  w := patchcord.enter(p_hash, 0, 1, 1);
+  w := patchcord.enter(p_hash, 0, null);
   if w.outcome <> 'ok' then
     return to_jsonb(w);
   end if;

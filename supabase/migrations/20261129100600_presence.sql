@@ -120,8 +120,9 @@ begin
         when a.deleted_at is not null then 'agent_gone'
         when t.revoked_at is not null then 'token_revoked'
         when t.expires_at <= v_now then 'token_rejected'
+        when t.banned_until > v_now then 'banned'
         else 'ok'
-      end as outcome
+      end as outcome, t.banned_until
     from jsonb_array_elements(p_rows) with ordinality as r (said, place)
       left join patchcord.tokens t on t.hash = decode(r.said ->> 'hash', 'hex')
       left join patchcord.agents a on a.id = t.agent_uuid
@@ -163,7 +164,10 @@ begin
   ), used as (
     update patchcord.tokens t set last_used_at = v_now from seen where t.id = seen.id
   )
-  select jsonb_agg(jsonb_build_object('outcome', q.outcome) order by q.place), array_agg(distinct q.agent_id)
+  select jsonb_agg(jsonb_build_object(
+    'outcome', q.outcome, 'banned_until', q.banned_until,
+    'retry_after_seconds', ceil(extract(epoch from q.banned_until - v_now))::integer
+  ) order by q.place), array_agg(distinct q.agent_id)
   from asked q into v_answers, v_agents;
   -- A token that invents sessions fills nothing: the latest stay.
   delete from patchcord.leases l using (
@@ -192,7 +196,7 @@ declare
   w patchcord.entrance;
   v_now timestamptz;
 begin
-  w := patchcord.enter(p_hash, 0, 1, 1);
+  w := patchcord.enter(p_hash, 0, null);
   if w.outcome <> 'ok' then
     return to_jsonb(w);
   end if;
@@ -217,7 +221,7 @@ as $$
 declare
   w patchcord.entrance;
 begin
-  w := patchcord.enter(p_hash, 0, 1, 1);
+  w := patchcord.enter(p_hash, 0, null);
   if w.outcome <> 'ok' then
     return to_jsonb(w);
   end if;

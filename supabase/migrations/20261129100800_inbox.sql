@@ -147,7 +147,7 @@ declare
   v_new_ids uuid[];
   v_again jsonb;
 begin
-  w := patchcord.enter(p_hash, 0, 1, 1);
+  w := patchcord.enter(p_hash, 0, null);
   if w.outcome <> 'ok' then
     return to_jsonb(w);
   end if;
@@ -206,7 +206,7 @@ declare
   w patchcord.entrance;
   v_from uuid[];
 begin
-  w := patchcord.enter(p_hash, 0, 1, 1);
+  w := patchcord.enter(p_hash, 0, null);
   if w.outcome <> 'ok' then
     return to_jsonb(w);
   end if;
@@ -233,7 +233,7 @@ as $$
 declare
   w patchcord.entrance;
 begin
-  w := patchcord.enter(p_hash, 0, 1, 1);
+  w := patchcord.enter(p_hash, 0, null);
   if w.outcome <> 'ok' then
     return to_jsonb(w);
   end if;
