@@ -11,6 +11,7 @@ import { type ConnectionTarget, connect, describeTarget, type Sql } from './db/c
 import { readOrCreateSigningSecret, startEmbedded } from './db/embedded/index.ts'
 import { openChannel } from './db/listen.ts'
 import { migrateExternal, supabaseFolder } from './db/migrate.ts'
+import { startRetention } from './domain/retention.ts'
 import { createTicketSigner } from './domain/tickets.ts'
 import { listRecentRevocations } from './domain/tokens.ts'
 import { StartError } from './errors.ts'
@@ -97,6 +98,9 @@ async function start(config: Config, log: Logger, life: Life): Promise<void> {
   const listRecent = (seconds: number, ids: string[]) => listRecentRevocations(watching, seconds, ids)
   const revocations = startRevocations({ holders: [hub, waiters], listRecent, log })
   life.onClose(() => revocations.close())
+
+  const retention = startRetention({ sql, days: config.retentionDays, log })
+  life.onClose(() => retention.close())
 
   life.app = await buildApp({ config, sql, bus, waiters, hub, signer, logger: log, version: readVersion() })
   life.onClose(() => drain(life.app as FastifyInstance))
