@@ -437,6 +437,18 @@ comment on column patchcord.tokens.rotated_from is 'The token whose successor th
 
 -- Functions
 
+create or replace FUNCTION patchcord.about_tokens(p_text text)
+ RETURNS double precision
+ LANGUAGE sql
+ IMMUTABLE
+AS $function$
+  select 0.45 * char_length(p_text) + (octet_length(p_text) - char_length(p_text))
+    * case when octet_length(p_text) > 2 * char_length(p_text) then 0.75 else 0.3 end
+$function$
+;
+comment on function patchcord.about_tokens(text) is 'How many tokens a model needs for a text, by its script and rather too many.';
+grant execute on function patchcord.about_tokens(text) to patchcord_agent;
+
 create or replace FUNCTION patchcord.assume(p_who patchcord.entrance)
  RETURNS void
  LANGUAGE plpgsql
@@ -850,7 +862,8 @@ begin
   end if;
   perform patchcord.assume(w);
   v_settled := patchcord.settle(p_done, 'done');
-  v_new := patchcord.take_new(null, null, false, 20, 30000);
+  -- An answer names what became of each of p_done, too.
+  v_new := patchcord.take_new(null, null, false, 20, 8000 - 45 * cardinality(p_done));
   v_new_ids := array(select (e ->> 'message_id')::uuid from jsonb_array_elements(v_new) as e);
   v_again := (
     -- An answer can be lost on its way: what was fetched in the last minute is shown in full once more.
@@ -880,7 +893,7 @@ begin
 end
 $function$
 ;
-comment on function patchcord.fetch_inbox(text,uuid[]) is 'Entry: marks p_done, fetches what is new (20 messages, about 10k tokens), and lists what is open, deferred and who is here.';
+comment on function patchcord.fetch_inbox(text,uuid[]) is 'Entry: marks p_done, fetches what is new (20 messages, about 8,000 tokens), and lists what is open, deferred and who is here.';
 grant execute on function patchcord.fetch_inbox(text,uuid[]) to patchcord_api;
 
 create or replace FUNCTION patchcord.fetch_next(p_hash text, p_from text, p_thread text, p_woken uuid[] DEFAULT '{}'::uuid[])
@@ -906,7 +919,7 @@ begin
       return jsonb_build_object('outcome', 'unknown', 'unknown', array[p_from], 'agents', patchcord.roster());
     end if;
   end if;
-  return jsonb_build_object('outcome', 'ok', 'messages', patchcord.take_new(v_from, p_thread, true, 1, 30000, p_woken));
+  return jsonb_build_object('outcome', 'ok', 'messages', patchcord.take_new(v_from, p_thread, true, 1, 8000, p_woken));
 end
 $function$
 ;
@@ -1276,10 +1289,13 @@ begin
   perform patchcord.assume(w);
   return jsonb_build_object('outcome', 'ok', 'agent', w.agent, 'namespace', w.namespace) || (
     with pending as (
-      select d.message_id, patchcord.sender_name(m, a.name) as "from", m.sent_at,
+      select d.message_id, patchcord.sender_name(l.m, a.name) as "from", (l.m).sent_at,
         case when p_state <> 'new' then left(regexp_replace(left(b.content, 400), '\s+', ' ', 'g'), 120) end as preview
       from patchcord.deliveries d
-        join patchcord.agent_messages m on m.id = d.message_id and m.to_agent_uuid = d.to_agent_uuid
+        cross join lateral (
+          select r from patchcord.agent_messages r
+          where r.id = d.message_id and r.to_agent_uuid = d.to_agent_uuid offset 0
+        ) as l (m)
         join patchcord.agents a on a.id = d.from_agent_uuid
         left join patchcord.message_bodies b on b.id = d.message_id and p_state <> 'new'
       where d.to_agent_uuid = w.agent_id and d.state = p_state and d.state in ('new', 'open', 'deferred')
@@ -1951,7 +1967,7 @@ begin
   perform patchcord.lock_pairs(v_recipients);
   if p_to is not null and p_kind <> 'report' then
     -- What closes the gate is fetched by being shown, and this must outlive the refusal: an outcome, not an exception.
-    v_blocked := patchcord.take_new(array_remove(v_recipients, patchcord.claim_agent()), null, false, 20, 30000);
+    v_blocked := patchcord.take_new(array_remove(v_recipients, patchcord.claim_agent()), null, false, 20, 8000);
     if jsonb_array_length(v_blocked) > 0 then
       return jsonb_build_object('outcome', 'gated', 'messages', v_blocked);
     end if;
@@ -2126,7 +2142,7 @@ $function$
 comment on function patchcord.store_message(uuid[],text,uuid,text,text,text,uuid,jsonb,boolean,double precision) is 'Stores one message for recipients that were checked and whose pairs are locked; the answer to its sender, and the wakes.';
 grant execute on function patchcord.store_message(uuid[],text,uuid,text,text,text,uuid,jsonb,boolean,double precision) to patchcord_agent;
 
-create or replace FUNCTION patchcord.take_new(p_from uuid[], p_thread text, p_due_only boolean, p_max integer, p_octets_max integer, p_woken uuid[] DEFAULT '{}'::uuid[])
+create or replace FUNCTION patchcord.take_new(p_from uuid[], p_thread text, p_due_only boolean, p_max integer, p_tokens_max integer, p_woken uuid[] DEFAULT '{}'::uuid[])
  RETURNS jsonb
  LANGUAGE plpgsql
 AS $function$
@@ -2134,11 +2150,15 @@ declare
   v_me uuid := patchcord.claim_agent();
   v_taken uuid[];
 begin
-  -- The size is counted in octets / 3, which is near a token or above one in every script.
-  with candidate as (
+  -- About what the server estimates of each text and what stands around it, rather too much: what is more is cut there.
+  -- `offset 0` and `materialized`: before a table has statistics, a plan of one piece reads a full inbox once per message of it.
+  with candidate as materialized (
     select d.message_id, m.urgency, m.sent_at
     from patchcord.deliveries d
-      join patchcord.agent_messages m on m.id = d.message_id and m.to_agent_uuid = d.to_agent_uuid
+      cross join lateral (
+        select r.urgency, r.sent_at, r.thread from patchcord.agent_messages r
+        where r.id = d.message_id and r.to_agent_uuid = d.to_agent_uuid offset 0
+      ) m
     where d.to_agent_uuid = v_me and d.state = 'new' and d.wake_at is not null
       and coalesce(d.expires_at > clock_timestamp(), true)
       and (p_from is null or d.from_agent_uuid = any (p_from))
@@ -2146,10 +2166,10 @@ begin
       and (not p_due_only or d.wake_at <= clock_timestamp())
     order by m.urgency <> 'urgent', m.sent_at, d.message_id
     limit p_max
-  ), sized as (
+  ), sized as materialized (
     select c.message_id,
       row_number() over shown_order as place,
-      sum(300 + octet_length(left(b.content, 8000))) over shown_order as octets
+      sum(230 + patchcord.about_tokens(left(b.content, 8000))) over shown_order as tokens
     from candidate c join patchcord.message_bodies b on b.id = c.message_id
     window shown_order as (order by c.urgency <> 'urgent', c.sent_at, c.message_id)
   ), picked as (
@@ -2157,9 +2177,9 @@ begin
     select d.message_id, m.kind = 'expired' as is_notice, clock_timestamp() as at
     from patchcord.deliveries d
       join patchcord.agent_messages m on m.id = d.message_id and m.to_agent_uuid = d.to_agent_uuid
-    where d.to_agent_uuid = v_me and d.state = 'new' and d.message_id in (
-      select z.message_id from sized z where z.octets <= p_octets_max or z.place = 1
-    )
+    where d.to_agent_uuid = v_me and d.state = 'new' and d.message_id = any (array(
+      select z.message_id from sized z where z.tokens <= p_tokens_max or z.place = 1
+    ))
     order by d.message_id
     for update of d
   ), taken as (
@@ -2188,7 +2208,7 @@ begin
 end
 $function$
 ;
-comment on function patchcord.take_new(uuid[],text,boolean,integer,integer,uuid[]) is 'Fetches new messages of the caller (new becomes open): urgent first, then oldest, at most p_max and p_octets_max, at least one.';
+comment on function patchcord.take_new(uuid[],text,boolean,integer,integer,uuid[]) is 'Fetches new messages of the caller (new becomes open): urgent first, then oldest, at most p_max and about p_tokens_max, at least one.';
 grant execute on function patchcord.take_new(uuid[],text,boolean,integer,integer,uuid[]) to patchcord_agent;
 
 create or replace FUNCTION patchcord.take_notices()
@@ -2201,9 +2221,12 @@ begin
   -- What a resolve tells is shown once and settles itself.
   v_ids := patchcord.move_deliveries(array(
     select d.message_id from patchcord.deliveries d
-      join patchcord.agent_messages m on m.id = d.message_id and m.to_agent_uuid = d.to_agent_uuid
-    where d.to_agent_uuid = patchcord.claim_agent() and d.state = 'new' and m.kind = 'resolved'
-    order by d.message_id limit 50
+      cross join lateral (
+        select r.kind from patchcord.agent_messages r
+        where r.id = d.message_id and r.to_agent_uuid = d.to_agent_uuid offset 0
+      ) m
+    where d.to_agent_uuid = patchcord.claim_agent() and d.state = 'new' and d.wake_at is null and m.kind = 'resolved'
+    order by d.message_id limit 5
   ), array['new'], 'done');
   if cardinality(v_ids) = 0 then
     return '[]'::jsonb;

@@ -20,12 +20,12 @@ export function attentionLimits(limits: Limits) {
 }
 
 /** Throws the error of a send or reply that was refused: by the gate, the recipient's cap, its address or its key. */
-export function checkAttention(answer: Outcome, toMessage: (shown: unknown) => unknown): void {
+export function checkAttention(answer: Outcome, toMessages: (shown: unknown) => unknown): void {
   switch (answer.outcome) {
     case 'gated':
       throw new PatchcordError('gated', 'Not sent: there are messages from this recipient that you had not read.', {
         hint: 'Read them; the same send goes through next time if it is still what you want to say.',
-        details: { messages: (answer.messages as unknown[]).map(toMessage) },
+        details: { messages: toMessages(answer.messages) },
       })
     case 'unknown':
       throw unknownAgents(answer.unknown as string[], answer.agents as string[])

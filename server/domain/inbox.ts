@@ -8,6 +8,7 @@ import type { Wait, Waiters, WaitFor } from '../wakes/waiters.ts'
 import { Agent, toAgent } from './agents.ts'
 import { attentionLimits } from './attention.ts'
 import { MessageIds, SettledMessage } from './delivery.ts'
+import { fitInbox, fitMessages } from './inbox-page.ts'
 import { AgentFilter, nameOf, unknownAgents } from './names.ts'
 import { ThreadSlug } from './threads.ts'
 import { resolveToken } from './tokens.ts'
@@ -76,6 +77,8 @@ export const Inbox = z.object({
   you: Agent,
   agents: z.array(Agent),
   offline_left_out: z.int(),
+  /** For the size of the answer: list_agents shows all. */
+  agents_left_out: z.int(),
 })
 export type Inbox = z.output<typeof Inbox>
 
@@ -105,9 +108,9 @@ export const WaitedMessage = z.object({
 })
 export type WaitedMessage = z.output<typeof WaitedMessage>
 
-/** A message as the SQL functions show it. */
-export function toInboxMessage(shown: unknown): InboxMessage {
-  return shown as InboxMessage
+/** New messages as the SQL functions show them, cut so that one answer holds them. */
+export function toInboxMessages(shown: unknown): InboxMessage[] {
+  return fitMessages(shown as InboxMessage[])
 }
 
 /** Marks `done`, fetches what is new (it becomes open) and lists the rest. Fetching settles nothing. */
@@ -118,14 +121,14 @@ export async function fetchInbox(scope: Scope, input: z.output<typeof FetchInbox
     (sql) => sql`select patchcord.fetch_inbox(${scope.tokenHash}, ${done}::uuid[]) as answer`,
   )
   const counts = answer.counts as Inbox['counts']
-  const messages = (answer.new as unknown[]).map(toInboxMessage)
-  const again = (answer.again as unknown[]).map(toInboxMessage)
+  const messages = answer.new as InboxMessage[]
+  const again = answer.again as InboxMessage[]
   const open = answer.open as InboxLine[]
   const deferred = answer.deferred as InboxLine[]
   const agents = (answer.agents as Record<string, unknown>[]).map((row) => toAgent(row, answer.agent as string))
   const shown = agents.filter((agent) => !agent.is_you && (input.all_agents || agent.reach !== 'offline'))
   const openBefore = counts.open - messages.length
-  return {
+  return fitInbox({
     agent: answer.agent as string,
     namespace: answer.namespace as string,
     counts: { new: counts.new + messages.length, open: openBefore, deferred: counts.deferred },
@@ -141,7 +144,7 @@ export async function fetchInbox(scope: Scope, input: z.output<typeof FetchInbox
     you: agents.find((agent) => agent.is_you) as Agent,
     agents: shown,
     offline_left_out: agents.length - 1 - shown.length,
-  }
+  })
 }
 
 /** What waits, oldest first, changing nothing: for hooks and listeners. `count_only` gives all ids, up to the cap per recipient. */
@@ -177,8 +180,8 @@ export async function fetchNextMessage(
     (sql) => sql`select patchcord.fetch_next(${scope.tokenHash}, ${from}, ${thread}, ${woken}::uuid[]) as answer`,
   )
   if (answer.outcome === 'unknown') throw unknownAgents(answer.unknown as string[], answer.agents as string[])
-  const [message] = answer.messages as unknown[]
-  return message === undefined ? null : toInboxMessage(message)
+  const [message] = toInboxMessages(answer.messages)
+  return message ?? null
 }
 
 /**

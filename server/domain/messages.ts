@@ -4,7 +4,7 @@ import { asAgent, callEntry, type Outcome, type Scope } from '../db/scope.ts'
 import { PatchcordError } from '../errors.ts'
 import { attentionLimits, checkAttention } from './attention.ts'
 import { MessageId, MessageState, messageNotFound } from './delivery.ts'
-import { toInboxMessage } from './inbox.ts'
+import { toInboxMessages } from './inbox.ts'
 import { AgentFilter, parseAddresses } from './names.ts'
 import { ThreadSlug } from './threads.ts'
 
@@ -111,7 +111,7 @@ export async function sendMessage(scope: Scope, input: z.output<typeof SendMessa
         ${scope.tokenHash}, ${to?.names ?? null}::text[], ${to?.namespaces ?? null}::text[], ${input.content}, ${thread},
         ${kind}, ${urgency}, ${key}, ${bodyHash}, ${limits}::text::jsonb, ${expiresIn}::float8) as answer`,
   )
-  checkAttention(answer, toInboxMessage)
+  checkAttention(answer, toInboxMessages)
   return toSentMessage(answer)
 }
 
@@ -140,7 +140,7 @@ export async function replyToMessage(scope: Scope, input: z.output<typeof ReplyT
         as answer`,
   )
   checkAnswerable(answer.outcome)
-  checkAttention(answer, toInboxMessage)
+  checkAttention(answer, toInboxMessages)
   return {
     message_id: input.message_id,
     state: answer.settled as Reply['state'],

@@ -303,7 +303,7 @@ begin
   perform patchcord.lock_pairs(v_recipients);
   if p_to is not null and p_kind <> 'report' then
     -- What closes the gate is fetched by being shown, and this must outlive the refusal: an outcome, not an exception.
-    v_blocked := patchcord.take_new(array_remove(v_recipients, patchcord.claim_agent()), null, false, 20, 30000);
+    v_blocked := patchcord.take_new(array_remove(v_recipients, patchcord.claim_agent()), null, false, 20, 8000);
     if jsonb_array_length(v_blocked) > 0 then
       return jsonb_build_object('outcome', 'gated', 'messages', v_blocked);
     end if;

@@ -34,6 +34,7 @@ const FUNCTIONS: Record<string, string[]> = {
     'unsend_message(text,uuid)',
   ],
   patchcord_agent: [
+    'about_tokens(text)',
     'count_inbox()',
     'count_turns(uuid[],jsonb)',
     'find_recipients(text[],text[])',
