@@ -730,7 +730,7 @@ begin
       and coalesce(v.last_used_at < clock_timestamp() - interval '20 s', true) then
       -- Presence needs no better than this, and readers must not wait for each other on the token's row.
       update patchcord.tokens t set last_used_at = clock_timestamp()
-      where t.id = (select s.id from patchcord.tokens s where s.id = v.id for update skip locked);
+      where t.id = (select s.id from patchcord.tokens s where s.id = v.id for no key update skip locked);
     end if;
   end if;
   return (
@@ -1721,7 +1721,8 @@ begin
       where q.outcome = 'ok' and coalesce(q.last_used_at < v_now - interval '20 s', true)
     )
     order by t.id
-    for update skip locked
+    -- Not more: whoever inserts a lease holds the key of its token, and two batches would wait for each other's.
+    for no key update skip locked
   ), used as (
     update patchcord.tokens t set last_used_at = v_now from seen where t.id = seen.id
   )

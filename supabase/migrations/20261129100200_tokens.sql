@@ -93,7 +93,7 @@ begin
       and coalesce(v.last_used_at < clock_timestamp() - interval '20 s', true) then
       -- Presence needs no better than this, and readers must not wait for each other on the token's row.
       update patchcord.tokens t set last_used_at = clock_timestamp()
-      where t.id = (select s.id from patchcord.tokens s where s.id = v.id for update skip locked);
+      where t.id = (select s.id from patchcord.tokens s where s.id = v.id for no key update skip locked);
     end if;
   end if;
   return (

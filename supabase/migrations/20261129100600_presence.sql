@@ -160,7 +160,8 @@ begin
       where q.outcome = 'ok' and coalesce(q.last_used_at < v_now - interval '20 s', true)
     )
     order by t.id
-    for update skip locked
+    -- Not more: whoever inserts a lease holds the key of its token, and two batches would wait for each other's.
+    for no key update skip locked
   ), used as (
     update patchcord.tokens t set last_used_at = v_now from seen where t.id = seen.id
   )

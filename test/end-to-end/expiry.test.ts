@@ -136,6 +136,31 @@ describe('a message that expires', () => {
     assert.equal(messages[0]?.from, 'patchcord')
   })
 
+  test('while one recipient is just fetching it, a sweep leaves the whole message, and there is one notice in the end', async () => {
+    const { alice, bob } = await seed(database, 'busy', ['alice', 'bob', 'carol'])
+    const { message_id: id } = await alice((scope) =>
+      sendMessage(scope, { to: 'bob, carol', content: 'x', expires_in: 600 }),
+    )
+    await database.admin`update patchcord.deliveries set expires_at = clock_timestamp() where message_id = ${id}`
+    await database.admin.begin(async (sql) => {
+      await sql`select from patchcord.deliveries where message_id = ${id} and to_agent_uuid = ${bob.agentId} for update`
+      for (let i = 0; i < 3; i++) await sweep()
+      const states = (await stateOf(alice, id)).map(([, state]) => state)
+      assert.deepEqual(states, ['new', 'new'])
+    })
+    await sweep()
+    assert.deepEqual(
+      (await stateOf(alice, id)).map(([, state]) => state),
+      ['expired', 'expired'],
+    )
+    const { new: notices } = await alice((scope) => fetchInbox(scope, {}))
+    assert.deepEqual(
+      notices.map(({ reply_to }) => reply_to),
+      [id],
+    )
+    assert.match(notices[0]?.content ?? '', /^bob, carol did not fetch/)
+  })
+
   test('however many instances sweep at once, each message gives one notice', async () => {
     const { alice } = await seed(database, 'sweeps', ['alice', 'bob', 'carol'], { limits: { sendBurst: 1_000 } })
     const ids: string[] = []
