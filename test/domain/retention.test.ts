@@ -180,6 +180,20 @@ test('many instances at once delete each row once, while agents resolve, send an
   assert.ok(stays.length === 0 || states.every(({ state }) => state === 'resolved'))
 })
 
+test('a message that somebody is just settling anew is left whole, and nobody waits', async () => {
+  const { alice, bob } = await seed(database, 'held', ['alice', 'bob', 'carol'], LIMITS)
+  const id = await send(alice, 'bob, carol')
+  await database.admin`
+    update patchcord.deliveries set state = 'done', settled_at = clock_timestamp() where message_id = ${id}`
+  await age([id], DAYS + 1)
+  await database.admin.begin(async (sql) => {
+    await sql`select from patchcord.deliveries where message_id = ${id} and to_agent_uuid = ${bob.agentId} for update`
+    const first = await Promise.race([purgeOnce(database.api, DAYS), sleep(5_000)])
+    assert.equal(first?.messages, 0)
+  })
+  assert.equal((await purgeOnce(database.api, DAYS)).messages, 1)
+})
+
 test('the job deletes in batches until nothing is left, says how much, and goes on after a failure', async () => {
   const { alice, bob } = await seed(database, 'job', ['alice', 'bob'], LIMITS)
   const ids = await sendOld(alice, bob, 25)
