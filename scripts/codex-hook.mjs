@@ -20,8 +20,10 @@ try {
   const isStop = input?.hook_event_name === 'Stop'
   if (input !== null && !isStop) await noteEvent({ input, settings })
   const output = input === null ? null : await answerHook({ input, client: 'codex', settings })
-  if (input !== null && isStop)
-    await noteEvent({ input, settings, isContinued: output !== null && 'decision' in output })
+  const isContinued = output !== null && 'decision' in output
+  // A server that was slow to take "idle" may have done so after the "busy" of the next prompt, which is therefore told again.
+  if (input !== null && isStop && !(await noteEvent({ input, settings, isContinued })))
+    await answerHook({ input: { ...input, hook_event_name: 'UserPromptSubmit' }, client: 'codex', settings })
   process.stdout.write(output === null ? '' : `${JSON.stringify(output)}\n`, () => process.exit(0))
 } catch {
   // There is nobody to tell: stderr of a hook is shown to nobody or to the model.

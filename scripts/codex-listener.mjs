@@ -26,11 +26,13 @@ process.stderr.on('error', () => {})
 for (const signal of /** @type {const} */ (['SIGTERM', 'SIGINT', 'SIGHUP'])) process.on(signal, () => void exit())
 process.on('exit', () => session.release())
 process.on('uncaughtException', (error) => log(`error: ${describeError(error)}`))
-await session.run()
+await session.run().catch((error) => log(`error: ${describeError(error)}`))
 await exit()
 
+/** Nobody would end a listener that has lost its loop, and it would stand in the way of the next one. */
 async function exit() {
-  await Promise.race([session.stop(), new Promise((resolve) => setTimeout(resolve, settings.times.exitMs))])
+  const stopped = session.stop().catch((error) => log(`error: ${describeError(error)}`))
+  await Promise.race([stopped, new Promise((resolve) => setTimeout(resolve, settings.times.exitMs))])
   process.exit(0)
 }
 

@@ -243,9 +243,9 @@ async function announce(app: FastifyInstance, config: Config, admin: ConnectionT
   if (!config.databaseUrl) print(`Its data is in ${config.dataDir}`)
   if (!admin || !(await isWithoutAgents(admin))) return
   print('There are no agents yet. Make the first ones in another terminal:')
-  print('  npx patchcord namespace create acme')
-  print('  npx patchcord agent create alice@acme')
-  print('  npx patchcord token create alice@acme')
+  print('  patchcord namespace create acme')
+  print('  patchcord agent create alice@acme')
+  print('  patchcord token create alice@acme')
 }
 
 function print(line: string): void {

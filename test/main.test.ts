@@ -227,7 +227,7 @@ describe('a server on an embedded database', () => {
     const program = start()
     await untilListening(program)
     while (!program.output.stdout.includes('patchcord token create')) await sleep(10)
-    assert.match(program.output.stdout, /\n {2}npx patchcord namespace create acme\n/)
+    assert.match(program.output.stdout, /\n {2}patchcord namespace create acme\n/)
     // One Ctrl-C under npm is two signals.
     program.child.kill('SIGINT')
     program.child.kill('SIGINT')

@@ -1,4 +1,3 @@
-import { join } from 'node:path'
 import { parseBase } from '../../scripts/lib/mcp-json.mjs'
 import { isRecord } from '../../scripts/lib/text.mjs'
 import { isTokenText } from '../../scripts/lib/tokens.mjs'
@@ -15,7 +14,7 @@ import { nameOf } from '../lib/identity.ts'
 import { repeatWhenChanged } from '../lib/journal.ts'
 import { describeNextSteps, describeWarnings } from '../lib/next-steps.ts'
 import { listRules } from '../lib/permissions.ts'
-import { planIgnoring, resolveInProject } from '../lib/project.ts'
+import { planIgnoring, resolveInProject, resolveSettings } from '../lib/project.ts'
 import { askSecret } from '../lib/prompt.ts'
 import { type Invocation, textOption, type Verb } from '../lib/verb.ts'
 
@@ -44,10 +43,8 @@ patchcord disconnect undoes it.
     const { options, output } = invocation
     const address = parseServer(textOption(options, 'server'))
     const named = parseVariable(textOption(options, 'env'))
-    const { token, variable } = await readToken(invocation, named, address)
+    const { token, variable, who } = await authenticate(invocation, named, address)
     const server = { base: address.base, token }
-    // Nothing is written for a token that opens nothing.
-    const who = await getWhoami(server)
     const url = `${address.base}/mcp/bearer`
     const authorization = `Bearer ${variable === null ? token : `\${${variable}}`}`
     const entry: Entry = { type: 'http', url, headers: { Authorization: authorization } }
@@ -89,8 +86,28 @@ function parseVariable(name: string | undefined): string | null {
   throw usageError('--env takes the name of an environment variable, such as PATCHCORD_TOKEN.')
 }
 
+/** Nothing is written for a token that opens nothing. Where the one of this folder has ended, a person is asked for the next. */
+async function authenticate(
+  invocation: Invocation,
+  named: string | null,
+  address: Address,
+): Promise<Credential & { who: Whoami }> {
+  const given = await readToken(invocation, named, address)
+  try {
+    return { ...given, who: await getWhoami({ base: address.base, token: given.token }) }
+  } catch (error) {
+    const isRefused = error instanceof CommandError && error.exit === EXIT.notAuthorised
+    if (!isRefused || given.isKept !== true || given.variable !== null || process.stdin.isTTY !== true) throw error
+    invocation.output.note(`patchcord: ${error.message} That is the token of this folder; give the new one.`)
+    const token = checkToken(await promptForToken())
+    return { token, variable: null, who: await getWhoami({ base: address.base, token }) }
+  }
+}
+
 interface Credential {
   token: string
+  /** It is the one that this folder was connected with. */
+  isKept?: boolean
   /** The variable that .mcp.json names instead of holding the token. */
   variable: string | null
 }
@@ -100,9 +117,13 @@ async function readToken(invocation: Invocation, variable: string | null, addres
   const fromVariable = variable === null ? undefined : environment.lookup(variable)
   const given = options['token-stdin'] === true ? await readStdin() : (fromVariable ?? environment.token)
   const kept = given === undefined ? await findOwnToken(invocation, address) : null
-  if (kept !== null) return { ...kept, variable: variable ?? kept.variable }
-  const token = (given ?? (await promptForToken())).trim()
-  if (isTokenText(token)) return { token, variable }
+  if (kept !== null) return { ...kept, isKept: true, variable: variable ?? kept.variable }
+  return { token: checkToken(given ?? (await promptForToken())), variable }
+}
+
+function checkToken(text: string): string {
+  const token = text.trim()
+  if (isTokenText(token)) return token
   const problem = token === '' ? 'There is no token' : 'That is not a Patchcord token, or it is cut off or mistyped'
   throw new CommandError('token_rejected', `${problem}. Nothing was written.`, {
     hint: 'It starts with pc_ and is shown once, when it is created: patchcord token create AGENT@NAMESPACE.',
@@ -166,7 +187,9 @@ async function planAndWrite(invocation: Invocation, wanted: Wanted, connections:
   // What holds no secret may go into any commit.
   const git = wanted.isLiteral ? await askGit(file, environment.forChild()) : NOT_ASKED
   const ignore = wanted.isLiteral ? await planIgnoring(connections, { folder, file, git }) : null
-  const rules = options.allow === true ? await planAllowing(connections, invocation) : null
+  // What was allowed before stays: it is taken back by disconnect, not in passing.
+  const isAllowed = options.allow === true || connections.hasRules(folder)
+  const rules = isAllowed ? await planAllowing(connections, invocation) : null
   const plans = [ignore, rules, entry].filter((plan): plan is Planned => plan !== null)
   const { agent, namespace } = wanted.who
   const { origin, server } = wanted
@@ -177,7 +200,7 @@ async function planAndWrite(invocation: Invocation, wanted: Wanted, connections:
 }
 
 async function planAllowing(connections: Connections, { environment, folder }: Invocation): Promise<Planned | null> {
-  const file = await resolveInProject(folder, join('.claude', 'settings.local.json'), environment)
+  const file = await resolveSettings(folder, environment)
   const before = await connections.readWithout(folder, file)
   return planRules(file, before, await listRules(environment.claudePlugins))
 }

@@ -32,6 +32,8 @@ that can start a program and cannot send headers.`,
     await bridge.close()
     // A host that holds its end of the pipe open must not keep us.
     process.stdin.destroy()
+    // Nor must one that never reads our answers.
+    setTimeout(() => process.exit(), FINISH_MS).unref()
     if (fault) {
       throw new CommandError('host_fault', `What the host wrote cannot be read: ${cleanLabel(fault.message)}.`, {
         hint: 'MCP on stdin is one JSON message a line: start the server again from the host.',

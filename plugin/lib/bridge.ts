@@ -1,5 +1,4 @@
 import { Server as McpServer } from '@modelcontextprotocol/sdk/server/index.js'
-import { StdioServerTransport } from '@modelcontextprotocol/sdk/server/stdio.js'
 import type { RequestHandlerExtra } from '@modelcontextprotocol/sdk/shared/protocol.js'
 import {
   CallToolRequestSchema,
@@ -13,6 +12,7 @@ import {
 } from '@modelcontextprotocol/sdk/types.js'
 import type { Server } from './api.ts'
 import { CommandError } from './errors.ts'
+import { Host } from './host.ts'
 import { createThrottle } from './throttle.ts'
 import { callMcp, RpcError } from './upstream.ts'
 
@@ -83,23 +83,9 @@ export async function startBridge({ server, version, log }: BridgeOptions): Prom
       throw error
     }
   })
-  let fault: Error | null = null
-  mcp.onerror = (error) => {
-    fault = error
-    // The fault that ends the connection does so at once, and is told by whoever waits for the end.
-    queueMicrotask(() => {
-      if (fault !== error) return
-      fault = null
-      log(error.message)
-    })
-  }
-  const closed = new Promise<Error | null>((resolve) => {
-    mcp.onclose = () => {
-      resolve(fault)
-      fault = null
-    }
-  })
-  await mcp.connect(new StdioServerTransport())
+  const host = new Host({ input: process.stdin, output: process.stdout, log })
+  const closed = watchEnd(mcp, host, log)
+  await mcp.connect(host)
   return {
     closed,
     async finish(withinMs) {
@@ -112,6 +98,20 @@ export async function startBridge({ server, version, log }: BridgeOptions): Prom
     },
     close: () => mcp.close(),
   }
+}
+
+/** A fault of the host's that ends the connection is told by whoever waits for the end; every other one at once. */
+function watchEnd(mcp: McpServer, host: Host, log: (line: string) => void): Promise<Error | null> {
+  let fault: Error | null = null
+  host.onerror = (error) => {
+    fault = error
+  }
+  mcp.onerror = (error) => {
+    if (error !== fault) log(error.message)
+  }
+  return new Promise((resolve) => {
+    mcp.onclose = () => resolve(fault)
+  })
 }
 
 async function readInstructions(server: Server, log: (line: string) => void): Promise<string | undefined> {

@@ -1,10 +1,13 @@
 import { basename, dirname, join } from 'node:path'
 import { isRecord } from '../../scripts/lib/text.mjs'
 import { forgetTrust, readTrusted, recordTrust } from '../../scripts/lib/trust.mjs'
-import { type Edit, type Planned, undoEdit } from './edits.ts'
+import { describeUndo, type Edit, type Planned, undoEdit } from './edits.ts'
 import { CommandError } from './errors.ts'
 import {
+  checkInPlace,
   hashOf,
+  isSame,
+  isThere,
   makePrivateFolder,
   PRIVATE_FILE,
   readBytes,
@@ -83,11 +86,24 @@ export class Connections {
     return this.#state.connections.find((connection) => connection.folder === folder) ?? null
   }
 
-  /** The bytes of a file as they would be without the connection of a folder. */
+  /** Whether the connection of a folder has written rules for the client. */
+  hasRules(folder: string): boolean {
+    return this.find(folder)?.edits.some(({ kind }) => kind === 'rules') ?? false
+  }
+
+  /** Folders that are gone, and were connected to an address. */
+  async listGone(url: string): Promise<string[]> {
+    const folders = this.#state.connections.filter((connection) => connection.url === url).map(({ folder }) => folder)
+    const isGone = await Promise.all(folders.map(async (folder) => !(await isThere(folder))))
+    return folders.filter((_, index) => isGone[index])
+  }
+
+  /** The bytes of a file as they would be without the connection of a folder. Throws where what was written leads elsewhere now. */
   async readWithout(folder: string, file: string): Promise<Buffer | null> {
+    const edit = this.find(folder)?.edits.find((each) => each.file === file)
+    if (edit !== undefined) await checkInPlace(file)
     const current = await readBytes(file)
     this.#seen.set(file, current)
-    const edit = this.find(folder)?.edits.find((each) => each.file === file)
     return edit === undefined ? current : undoEdit(edit, current, await this.#readBackup(edit))
   }
 
@@ -104,7 +120,7 @@ export class Connections {
     await makePrivateFolder(this.#backupFolder)
     await this.#change(async (journal) => {
       for (const { edit, before } of plans) {
-        if (before !== null) await journal.write(this.#backupFile(edit), before, PRIVATE_FILE)
+        if (before !== null) await journal.write(this.#backupFile(edit), before, { mode: PRIVATE_FILE })
       }
       const others = this.#state.connections.filter(({ folder }) => folder !== facts.folder)
       this.#state.connections = [...others, { ...facts, edits: plans.map(({ edit }) => edit) }]
@@ -113,8 +129,9 @@ export class Connections {
       for (const { edit, bytes } of undone) await this.#restore(journal, edit, bytes)
       for (const { edit, next } of plans) {
         if (edit.isNew && edit.kind === 'rules') await journal.makeFolder(dirname(edit.file))
-        const mode = edit.kind === 'ignore' ? PUBLIC_FILE : PRIVATE_FILE
-        await journal.write(edit.file, next, mode, this.#seen.get(edit.file))
+        const isPublic = edit.kind === 'ignore'
+        const mode = isPublic ? PUBLIC_FILE : PRIVATE_FILE
+        await journal.write(edit.file, next, { mode, expected: this.#seen.get(edit.file), isOwnOnly: !isPublic })
       }
       const { trustFile } = this.#places
       await journal.watch(trustFile, () => recordTrust(trustFile, facts.trustId))
@@ -122,8 +139,8 @@ export class Connections {
     })
   }
 
-  /** Undoes a connection; its files, and whether each is gone now. Where one cannot be read or written, nothing is changed. */
-  async disconnect(connection: Connection): Promise<{ file: string; isGone: boolean }[]> {
+  /** Undoes a connection; a line of each file for people. Where one cannot be read or written, nothing is changed. */
+  async disconnect(connection: Connection): Promise<string[]> {
     const undone = await this.#undo(connection.folder, connection.edits)
     await sweepFolders(connection.edits)
     await this.#change(async (journal) => {
@@ -131,7 +148,7 @@ export class Connections {
       this.#state.connections = this.#state.connections.filter((each) => each !== connection)
       await this.#releaseTrust(journal)
     })
-    return undone.map(({ edit, bytes }) => ({ file: edit.file, isGone: bytes === null }))
+    return undone.map(({ line }) => line)
   }
 
   async #change(work: (journal: Journal) => Promise<void>): Promise<void> {
@@ -146,8 +163,14 @@ export class Connections {
     }
   }
 
-  async #undo(folder: string, edits: readonly Edit[]): Promise<{ edit: Edit; bytes: Buffer | null }[]> {
-    return await Promise.all(edits.map(async (edit) => ({ edit, bytes: await this.readWithout(folder, edit.file) })))
+  async #undo(folder: string, edits: readonly Edit[]): Promise<{ edit: Edit; bytes: Buffer | null; line: string }[]> {
+    return await Promise.all(
+      edits.map(async (edit) => {
+        const bytes = await this.readWithout(folder, edit.file)
+        const current = this.#seen.get(edit.file) ?? null
+        return { edit, bytes, line: describeUndo(edit, current, await this.#readBackup(edit)) }
+      }),
+    )
   }
 
   async #restore(journal: Journal, edit: Edit, bytes: Buffer | null): Promise<void> {
@@ -155,7 +178,10 @@ export class Connections {
     if (bytes === null) {
       await journal.remove(edit.file, seen)
       if (edit.kind === 'rules') await removeEmptyFolder(dirname(edit.file))
-    } else if (seen === null || !seen.equals(bytes)) await journal.write(edit.file, bytes, PRIVATE_FILE, seen)
+    } else if (!isSame(seen, bytes)) {
+      // What comes back in the place of our entry may hold a token, too.
+      await journal.write(edit.file, bytes, { mode: PRIVATE_FILE, expected: seen, isOwnOnly: edit.isReplacing })
+    }
     await journal.remove(this.#backupFile(edit))
   }
 
@@ -173,7 +199,8 @@ export class Connections {
   async #save(journal: Journal): Promise<void> {
     const file = join(this.#places.configFolder, 'connections.json')
     if (this.#state.connections.length > 0) {
-      await journal.write(file, Buffer.from(`${JSON.stringify(this.#state, null, 2)}\n`), PRIVATE_FILE)
+      const text = `${JSON.stringify(this.#state, null, 2)}\n`
+      await journal.write(file, Buffer.from(text), { mode: PRIVATE_FILE })
       return
     }
     await journal.remove(file)

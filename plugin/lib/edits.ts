@@ -1,5 +1,5 @@
 import { CommandError } from './errors.ts'
-import { decode, hashOf } from './files.ts'
+import { decode, hashOf, isSame } from './files.ts'
 import {
   appendItems,
   describeWithout,
@@ -110,15 +110,17 @@ function plan(edit: Omit<Edit, 'isNew' | 'after'>, before: Buffer | null, text: 
 
 /**
  * The bytes without our edit: the ones from before where nobody has touched the file since, else what is there without our
- * part. null: no file. Throws where a file that was edited cannot be read any more.
+ * part, and `current` itself where none of it is. null: no file. Throws where a file that was edited cannot be read any more.
  */
 export function undoEdit(edit: Edit, current: Buffer | null, before: Buffer | null): Buffer | null {
   if (current === null) return null
   if (hashOf(current) === edit.after && (edit.isNew || before !== null)) return edit.isNew ? null : before
+  // Somebody has put the file of before back, as git does, or we were killed before it was written.
+  if (isSame(current, before)) return current
   const { file, isNew } = edit
   return guard(file, () => {
     const text = decode(file, current)
-    const rest = removeOurs(edit, text, before)
+    const rest = removeOurs(edit, text, before === null ? null : decode(file, before))
     if (rest === text) return current
     return isNew && isBlank(edit, rest) ? null : Buffer.from(rest, 'utf8')
   })
@@ -127,30 +129,55 @@ export function undoEdit(edit: Edit, current: Buffer | null, before: Buffer | nu
 const OURS = { entry: 'our entry', ignore: 'our line', rules: 'our rules' }
 
 /** What undoing an edit of a file that holds `current` does, for people. Throws as undoEdit. */
-export function describeUndo(edit: Edit, current: Buffer | null): string {
+export function describeUndo(edit: Edit, current: Buffer | null, before: Buffer | null): string {
   const { kind, file, isNew, isReplacing } = edit
   if (current === null) return `${file} was gone already`
   if (hashOf(current) === edit.after) return `${isNew ? 'removed' : 'put back'} ${file}`
-  // The bytes of before say how much comes back, not whether anything of ours is there.
-  const rest = undoEdit(edit, current, null)
+  const rest = undoEdit(edit, current, before)
   if (rest === current) return `left ${file} alone: nothing of ours is in it any more`
   if (rest === null) return `removed ${file}, in which nothing else was left`
   const done = isReplacing ? 'put the entry of before back into' : `took ${OURS[kind]} out of`
   return `${done} ${file}, which was edited since`
 }
 
-function removeOurs({ kind, file, inserted, isReplacing, items }: Edit, text: string, before: Buffer | null): string {
-  if (kind === 'ignore') return removeLine(text, inserted ?? '')
-  const rest = inserted === null ? null : cutOut(text, inserted)
-  if (rest !== null) return rest
-  if (kind === 'rules') return removeEmpty(removeItems(text, RULES_PATH, items), RULES_PATH)
+function removeOurs(edit: Edit, text: string, before: string | null): string {
+  const { kind, inserted, isReplacing, items } = edit
+  if (kind === 'ignore') return removeLine(text, inserted ?? '', before)
+  const cut = inserted === null ? null : cutOut(text, inserted)
+  if (cut !== null && isOursOnly(edit, text, cut)) return cut
+  if (kind === 'rules') {
+    const rest = removeItems(text, RULES_PATH, items)
+    return rest === text ? text : removeEmpty(rest, RULES_PATH, before)
+  }
   const entry = readValue(text, ENTRY_PATH) as Partial<Entry> | undefined
   // An entry that names another server by now is somebody else's.
   if (entry?.url !== items[0]) return text
-  const replaced = isReplacing && before !== null ? readSource(decode(file, before), ENTRY_PATH) : null
+  const replaced = isReplacing && before !== null ? readSource(before, ENTRY_PATH) : null
   return replaced === null
-    ? removeEmpty(removeProperty(text, ENTRY_PATH), ENTRY_PATH)
+    ? removeEmpty(removeProperty(text, ENTRY_PATH), ENTRY_PATH, before)
     : replaceSource(text, ENTRY_PATH, replaced)
+}
+
+/** The same words may stand elsewhere by now, or in the middle of what somebody else has written. */
+function isOursOnly({ kind, items }: Edit, text: string, rest: string): boolean {
+  const path = kind === 'rules' ? RULES_PATH : ENTRY_PATH
+  const whole = orNull(() => ({ value: readValue(text, path), described: describeWithout(text, path) }))
+  // Nobody can say more of a text that is no JSON. A rule is too short for that; an entry is not.
+  if (whole === null) return kind === 'entry'
+  if (orNull(() => describeWithout(rest, path)) !== whole.described) return false
+  const left = readValue(rest, path)
+  if (kind === 'entry') return left === undefined
+  const expected = [whole.value].flat().filter((rule) => !items.includes(rule as string))
+  return JSON.stringify(left ?? []) === JSON.stringify(expected)
+}
+
+function orNull<T>(work: () => T): T | null {
+  try {
+    return work()
+  } catch (error) {
+    if (error instanceof JsoncError) return null
+    throw error
+  }
 }
 
 /** The text without what we put in, whatever the secret in it is by now; null where it is not there exactly once. */
@@ -169,16 +196,40 @@ function cutOut(text: string, inserted: string): string | null {
   return rests.length === 1 ? (rests[0] ?? null) : null
 }
 
-function removeLine(text: string, inserted: string): string {
-  if (text.endsWith(inserted)) return text.slice(0, -inserted.length)
-  return text.replace(/^\.mcp\.json\r?\n/m, '')
+/** The last line that is ours, unless it is one of those that stood there before. */
+function removeLine(text: string, inserted: string, before: string | null): string {
+  const lines = toLines(text)
+  const known = toLines(before ?? '')
+  if (lines.filter(isOurLine).length <= known.filter(isOurLine).length) return text
+  const index = lines.findLastIndex(isOurLine)
+  const head = lines.slice(0, index)
+  const [lead = ''] = /^\r?\n/.exec(inserted) ?? []
+  // The line before ours had no end of its own.
+  if (lead !== '' && index === lines.length - 1 && (before === null || head.at(-1) === `${known.at(-1)}${lead}`)) {
+    return head.join('').slice(0, -lead.length)
+  }
+  return [...head, ...lines.slice(index + 1)].join('')
 }
 
-/** What held nothing but our part is taken out with it. */
-function removeEmpty(text: string, [outer = '', inner = '']: readonly string[]): string {
-  const isEmpty = (value: unknown) => typeof value === 'object' && value !== null && Object.keys(value).length === 0
-  const trimmed = isEmpty(readValue(text, [outer, inner])) ? removeProperty(text, [outer, inner]) : text
-  return isEmpty(readValue(trimmed, [outer])) ? removeProperty(trimmed, [outer]) : trimmed
+/** As git sees them, each with its end. */
+function toLines(text: string): string[] {
+  return text.split(/(?<=\n)/)
+}
+
+function isOurLine(line: string): boolean {
+  return line.replace(/\r?\n$/, '') === IGNORED
+}
+
+/** What held nothing but our part is taken out with it, unless it was there before. */
+function removeEmpty(text: string, [outer = '', inner = '']: readonly string[], before: string | null): string {
+  const isOursAndEmpty = (path: readonly string[]) => {
+    const value = readValue(text, path)
+    const isEmpty = typeof value === 'object' && value !== null && Object.keys(value).length === 0
+    return isEmpty && (before === null || readValue(before, path) === undefined)
+  }
+  if (isOursAndEmpty([outer])) return removeProperty(text, [outer])
+  if (!isOursAndEmpty([outer, inner])) return text
+  return removeEmpty(removeProperty(text, [outer, inner]), [outer, inner], before)
 }
 
 function isBlank({ kind }: Edit, text: string): boolean {

@@ -1,8 +1,6 @@
 import { createHash, randomBytes } from 'node:crypto'
 import { constants, type Stats } from 'node:fs'
 import {
-  chmod,
-  chown,
   type FileHandle,
   lstat,
   mkdir,
@@ -17,11 +15,14 @@ import {
 } from 'node:fs/promises'
 import { basename, dirname, join, sep } from 'node:path'
 import { CommandError } from './errors.ts'
+import { describeOwner, hasEnded } from './owner.ts'
 
 const FILE_BYTES_MAX = 1024 * 1024
-/** Ours only: the names that this file, the lock and the record of trusted servers give. */
+/** Ours only: the names that the lock and the record of trusted servers give, and this file gave once. */
 const TEMPORARY =
-  /^(?:\.patchcord-[0-9a-f]{12}|\.(?:connections|\.mcp)\.json\.[0-9a-f]+|trusted\.json\.\d+|connections\.lock\.[0-9a-f]{12})\.tmp$/
+  /^(?:\.(?:connections|\.mcp)\.json\.[0-9a-f]+|trusted\.json\.\d+|connections\.lock\.[0-9a-f]{12})\.tmp$/
+/** The name that this file gives; whose it is stands in it. */
+const TEMPORARY_OF_OWNER = /^\.patchcord-[0-9a-f]{12}\.tmp$/
 const TEMPORARY_MS_MIN = 60_000
 const OTHERS_WRITE = 0o022
 
@@ -57,9 +58,41 @@ export async function isLink(path: string): Promise<boolean> {
   )
 }
 
+/** False only where it is certain that nothing is. */
+export async function isThere(path: string): Promise<boolean> {
+  return await lstat(path).then(
+    () => true,
+    (error) => !['ENOENT', 'ENOTDIR'].some((code) => hasCode(error, code)),
+  )
+}
+
 /** Both real paths. */
 export function isWithin(file: string, folder: string): boolean {
   return file.startsWith(folder.endsWith(sep) ? folder : folder + sep)
+}
+
+/** Throws where a symlink has come into the way of a file since its real path was noted. */
+export async function checkInPlace(file: string): Promise<void> {
+  const real = await resolveFile(file)
+  if (real === file) return
+  throw new CommandError('outside', `${file} leads to ${real} by now. Nothing was changed.`, {
+    hint: 'Take the symlink out of the way, then try again.',
+  })
+}
+
+/** Throws where there is a file and it is another user's: it would go on being theirs, with what we write in it. */
+export async function checkOwner(file: string): Promise<void> {
+  const stats = await lstat(file).catch((error) => {
+    if (hasCode(error, 'ENOENT')) return null
+    throw error
+  })
+  if (stats !== null && !isMine(stats)) throw foreign(file)
+}
+
+function foreign(file: string): CommandError {
+  return new CommandError('foreign_file', `${file} belongs to another user. Nothing was written.`, {
+    hint: 'If it is yours, chown it to you, then try again.',
+  })
 }
 
 function brokenLink(path: string): CommandError {
@@ -146,27 +179,34 @@ export class FileChanged extends Error {
   }
 }
 
+export interface WriteOptions {
+  /** Of a new file. */
+  mode: number
+  /** What the file must hold until the very moment when it is replaced. */
+  expected?: Buffer | null | undefined
+  /** What is written is a secret of this user: no file of another one gets it. */
+  isOwnOnly?: boolean
+}
+
 /**
  * Writes through a temporary file beside it, so that a reader sees the old or the new text and a full disk costs nothing.
- * A file that is there keeps its mode and owner; a new one gets `mode`. Throws FileChanged, with nothing written, where the
- * file does not hold what is `expected`.
+ * A file that is there keeps its mode, owner and group; a new one gets `mode`. Throws FileChanged, with nothing written,
+ * where the file does not hold what is `expected`.
  */
 export async function writeFileSafely(
   file: string,
   bytes: Buffer,
-  mode: number,
-  expected?: Buffer | null,
+  { mode, expected, isOwnOnly = false }: WriteOptions,
 ): Promise<void> {
   const old = await stat(file).catch(() => null)
+  if (isOwnOnly && old !== null && !isMine(old)) throw foreign(file)
   const folder = join(dirname(file), `.patchcord-${randomBytes(6).toString('hex')}.tmp`)
   const temporary = join(folder, 'new')
   try {
     await mkdir(folder, { mode: PRIVATE_FOLDER })
     // Whatever ends us here: git must not see what the file holds.
-    await writeNew(join(folder, '.gitignore'), Buffer.from('*\n'))
-    await writeNew(temporary, bytes)
-    if (old !== null && old.uid !== process.getuid?.()) await chown(temporary, old.uid, old.gid)
-    await chmod(temporary, old === null ? mode : old.mode & 0o7777)
+    await writeNew(join(folder, '.gitignore'), Buffer.from(`#${describeOwner()}\n*\n`), async () => {})
+    await writeNew(temporary, bytes, (handle) => (old === null ? handle.chmod(mode) : makeLike(handle, old)))
     if (expected !== undefined && !isSame(await readBytes(file), expected)) throw new FileChanged(file)
     await rename(temporary, file)
   } finally {
@@ -174,25 +214,49 @@ export async function writeFileSafely(
   }
 }
 
-async function writeNew(file: string, bytes: Buffer): Promise<void> {
+async function writeNew(file: string, bytes: Buffer, finish: (handle: FileHandle) => Promise<void>): Promise<void> {
   const handle = await open(file, 'wx', PRIVATE_FILE)
   try {
     await handle.writeFile(bytes)
+    await finish(handle)
     await handle.sync()
   } finally {
     await handle.close()
   }
 }
 
-/** Removes from a folder what a run that was killed has left there. Another run may be at work: what is new stays. */
+/** The owner and the group first: what was for one group must not be open to another for a moment. */
+async function makeLike(handle: FileHandle, old: Stats): Promise<void> {
+  const { uid, gid } = await handle.stat()
+  let mode = old.mode & 0o7777
+  if (uid !== old.uid || gid !== old.gid) {
+    try {
+      await handle.chown(old.uid, old.gid)
+    } catch (error) {
+      if (uid !== old.uid || !hasCode(error, 'EPERM')) throw error
+      // A group that this user is not in: ours gets what everybody has.
+      mode = (mode & 0o5707) | ((mode & 0o007) << 3)
+    }
+  }
+  await handle.chmod(mode)
+}
+
+/** Removes from a folder what a run that was killed has left there. Another run may be at work: what is new stays, unless its owner has ended. */
 export async function sweepTemporary(folder: string): Promise<void> {
   const names = await readdir(folder).catch(() => [])
-  for (const name of names.filter((each) => TEMPORARY.test(each))) {
+  for (const name of names.filter((each) => TEMPORARY.test(each) || TEMPORARY_OF_OWNER.test(each))) {
     const path = join(folder, name)
     const stats = await lstat(path).catch(() => null)
-    if (stats === null || !isMine(stats) || Date.now() - stats.mtimeMs < TEMPORARY_MS_MIN) continue
-    if (stats.isFile() || stats.isDirectory()) await rm(path, { recursive: true, force: true })
+    if (stats === null || !isMine(stats) || !(stats.isFile() || stats.isDirectory())) continue
+    const isOld = Date.now() - stats.mtimeMs >= TEMPORARY_MS_MIN
+    if (isOld || (stats.isDirectory() && (await isLeft(path)))) await rm(path, { recursive: true, force: true })
   }
+}
+
+async function isLeft(folder: string): Promise<boolean> {
+  // What cannot be read does not say whose it is: its age decides.
+  const note = await readBytes(join(folder, '.gitignore')).catch(() => null)
+  return hasEnded(note?.toString('utf8').split('\n')[0]?.slice(1) ?? '') === true
 }
 
 /** A folder that only this user writes to. Throws where the path is a symlink, another user's, or open to others. */
@@ -223,7 +287,7 @@ export async function readPrivateFile(file: string): Promise<string | null> {
   })
 }
 
-function isMine(stats: Stats): boolean {
+export function isMine(stats: Stats): boolean {
   return process.getuid === undefined || stats.uid === process.getuid()
 }
 

@@ -1,7 +1,8 @@
 import { execFile } from 'node:child_process'
 import { lstat } from 'node:fs/promises'
 import { dirname, join, relative } from 'node:path'
-import { checkPlainFile } from './files.ts'
+import { checkPlainFile, isMine } from './files.ts'
+import { findOnPath } from './find-program.ts'
 
 const GIT_MS_MAX = 10_000
 
@@ -46,9 +47,11 @@ export async function askGit(file: string, environment: NodeJS.ProcessEnv): Prom
   for (const name of ELSEWHERE) delete (env as NodeJS.ProcessEnv)[name]
   // No name is a pattern: the one command is told so, the other one reads no more than `:(…)` at the beginning.
   const name = `./${relative(root, file)}`
+  const program = await findOnPath('git', env)
+  if (program === null) return { isRepository: true, isIgnored: null, isTracked: null }
   const [ignored, tracked] = await Promise.all([
-    runGit(root, ['check-ignore', '-q', '--no-index', '--', name], env),
-    runGit(root, ['--literal-pathspecs', 'ls-files', '--error-unmatch', '--', name], env),
+    runGit(program, root, ['check-ignore', '-q', '--no-index', '--', name], env),
+    runGit(program, root, ['--literal-pathspecs', 'ls-files', '--error-unmatch', '--', name], env),
   ])
   return { isRepository: true, isIgnored: toAnswer(ignored), isTracked: toAnswer(tracked) }
 }
@@ -70,14 +73,20 @@ export async function findRepository(folder: string): Promise<string | null> {
   }
 }
 
+/** As findRepository, and null where the nearest one is another user's: whoever made it must not say where a project ends. */
+export async function findOwnRepository(folder: string): Promise<string | null> {
+  const root = await findRepository(folder)
+  return root !== null && isMine(await lstat(join(root, '.git'))) ? root : null
+}
+
 /** 0 is yes and 1 is no; anything else (no git, another user's repository) is no answer. */
 function toAnswer(code: number): boolean | null {
   return code === 0 ? true : code === 1 ? false : null
 }
 
-function runGit(folder: string, args: string[], env: NodeJS.ProcessEnv): Promise<number> {
+function runGit(program: string, folder: string, args: string[], env: NodeJS.ProcessEnv): Promise<number> {
   return new Promise((resolve) => {
-    const child = execFile('git', ['-C', folder, ...SAFE, ...args], { env, timeout: GIT_MS_MAX }, (error) => {
+    const child = execFile(program, ['-C', folder, ...SAFE, ...args], { env, timeout: GIT_MS_MAX }, (error) => {
       resolve(error === null ? 0 : (child.exitCode ?? -1))
     })
   })

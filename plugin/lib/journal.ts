@@ -8,6 +8,7 @@ import {
   PRIVATE_FOLDER,
   readBytes,
   removeEmptyFolder,
+  type WriteOptions,
   writeFileSafely,
 } from './files.ts'
 
@@ -35,9 +36,9 @@ export class Journal {
     }
   }
 
-  /** `expected`: what the file must hold until the very moment when it is replaced. Throws FileChanged where it does not. */
-  async write(file: string, bytes: Buffer, mode: number, expected?: Buffer | null): Promise<void> {
-    await this.watch(file, () => writeFileSafely(file, bytes, mode, expected))
+  /** Throws as writeFileSafely. */
+  async write(file: string, bytes: Buffer, options: WriteOptions): Promise<void> {
+    await this.watch(file, () => writeFileSafely(file, bytes, options))
   }
 
   async remove(file: string, expected?: Buffer | null): Promise<void> {
@@ -79,7 +80,7 @@ async function putBack({ file, before, after }: Step): Promise<void> {
   if (isSame(before, after) || !isSame(await readBytes(file), after)) return
   if (before === null) return await rm(file, { force: true })
   await mkdir(dirname(file), { recursive: true, mode: PRIVATE_FOLDER })
-  await writeFileSafely(file, before, PRIVATE_FILE)
+  await writeFileSafely(file, before, { mode: PRIVATE_FILE })
 }
 
 /** Plans and writes; plans anew where somebody else has written to a file in between. */

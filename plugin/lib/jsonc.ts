@@ -4,7 +4,18 @@ import { createScanner, getNodeValue, type Node, type ParseError, parseTree } fr
 
 const INDENT_DEFAULT = '  '
 /** `SyntaxKind` is a const enum of the library's declarations, which a single file cannot import. */
-const TOKEN = { comma: 5, lineComment: 12, blockComment: 13, lineBreak: 14, trivia: 15, end: 17 } as const
+const TOKEN = {
+  openBrace: 1,
+  closeBrace: 2,
+  openBracket: 3,
+  closeBracket: 4,
+  comma: 5,
+  lineComment: 12,
+  blockComment: 13,
+  lineBreak: 14,
+  trivia: 15,
+  end: 17,
+} as const
 const DEPTH_MAX = 200
 
 type Path = readonly string[]
@@ -33,14 +44,17 @@ function parseRoot(text: string): Node | null {
   return root
 }
 
+/** By tokens: a pattern over the text goes back to where a string began that never ends, as often as it holds a quote. */
 function isTooDeep(text: string): boolean {
+  const scanner = createScanner(text, true)
   let depth = 0
-  for (const [token] of text.matchAll(/"(?:[^"\\]|\\.)*"|\/\/[^\n]*|\/\*[\s\S]*?\*\/|[[\]{}]/g)) {
-    if (token === '{' || token === '[') depth++
-    else if (token === '}' || token === ']') depth--
+  for (;;) {
+    const kind = scanner.scan() as number
+    if (kind === TOKEN.end) return false
+    if (kind === TOKEN.openBrace || kind === TOKEN.openBracket) depth++
+    else if (kind === TOKEN.closeBrace || kind === TOKEN.closeBracket) depth--
     if (depth > DEPTH_MAX) return true
   }
-  return false
 }
 
 function lineAt(text: string, offset: number): number {

@@ -1,11 +1,9 @@
 import { randomBytes } from 'node:crypto'
-import { link, open, readFile, rename, rm, stat } from 'node:fs/promises'
-import { hostname } from 'node:os'
+import { link, lstat, open, readFile, rename, rm, stat } from 'node:fs/promises'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { readStartTime } from '../../scripts/lib/processes.mjs'
-import { isRecord } from '../../scripts/lib/text.mjs'
 import { CommandError } from './errors.ts'
 import { hasCode, PRIVATE_FILE } from './files.ts'
+import { describeOwner, hasEnded } from './owner.ts'
 
 const LOCK_TRY_MS = 50
 const NOTE_AFTER_MS = 1_000
@@ -21,20 +19,14 @@ export async function takeLock(
   note: (line: string) => void,
   makeFolder: () => Promise<void>,
 ): Promise<() => Promise<void>> {
-  const mine = JSON.stringify({
-    pid: process.pid,
-    started: readStartTime(process.pid),
-    host: hostname(),
-    id: randomBytes(6).toString('hex'),
-  })
+  const mine = describeOwner({ id: randomBytes(6).toString('hex') })
   const beganAt = performance.now()
   let isNoted = false
   for (;;) {
     await makeFolder()
     if (await create(file, mine)) return () => release(file, mine)
     const held = await readLock(file)
-    if (held === null) continue
-    if (await isAbandoned(file, held)) {
+    if (held !== null && (await isAbandoned(file, held))) {
       await takeAway(file, held)
       continue
     }
@@ -49,63 +41,46 @@ export async function takeLock(
 }
 
 async function create(file: string, text: string): Promise<boolean> {
+  const handle = await open(file, 'wx', PRIVATE_FILE).catch((error) => {
+    // The folder goes with the last connection, so somebody may just have removed it.
+    if (hasCode(error, 'EEXIST') || hasCode(error, 'ENOENT')) return null
+    throw error
+  })
+  if (handle === null) return false
   try {
-    const handle = await open(file, 'wx', PRIVATE_FILE)
-    try {
-      await handle.writeFile(text)
-    } finally {
-      await handle.close()
-    }
+    await handle.writeFile(text)
     return true
   } catch (error) {
-    // The folder goes with the last connection, so somebody may just have removed it.
-    if (hasCode(error, 'EEXIST') || hasCode(error, 'ENOENT')) return false
+    // A disk that is full: a lock that does not say whose it is would hold up the next one.
+    await rm(file, { force: true })
     throw error
+  } finally {
+    await handle.close()
   }
 }
 
+/** Throws for what no patchcord has made: a symlink that leads nowhere is there and cannot be read, a pipe is never read to its end. */
 async function readLock(file: string): Promise<string | null> {
-  return await readFile(file, 'utf8').catch((error) => {
+  try {
+    if ((await lstat(file)).isFile()) return await readFile(file, 'utf8')
+  } catch (error) {
     if (hasCode(error, 'ENOENT')) return null
     throw error
+  }
+  throw new CommandError('unsafe_file', `${file} is not a file. Nothing was changed.`, {
+    hint: 'Move it away, then try again.',
   })
 }
 
 async function isAbandoned(file: string, text: string): Promise<boolean> {
-  const owner = parseOwner(text)
-  if (owner !== null && owner.host === hostname()) {
-    const started = readStartTime(owner.pid)
-    return started === null ? !isRunning(owner.pid) : started !== owner.started
-  }
+  const isOver = hasEnded(text)
+  if (isOver !== null) return isOver
   const writtenAt = await stat(file).then(
     ({ mtimeMs }) => mtimeMs,
     () => Date.now(),
   )
   // A clock that was set back makes a lock of the future, which would never grow old.
   return Math.abs(Date.now() - writtenAt) > LOCK_MS_MAX
-}
-
-/** For where the start time of a process that runs may stay unknown. */
-function isRunning(pid: number): boolean {
-  try {
-    return process.kill(pid, 0)
-  } catch (error) {
-    return !hasCode(error, 'ESRCH')
-  }
-}
-
-function parseOwner(text: string): { pid: number; started: string; host: string } | null {
-  try {
-    const json: unknown = JSON.parse(text)
-    if (!isRecord(json)) return null
-    const { pid, started, host } = json
-    if (!Number.isSafeInteger(pid) || (pid as number) < 1 || typeof started !== 'string' || typeof host !== 'string')
-      return null
-    return { pid: pid as number, started, host }
-  } catch {
-    // Not written to its end yet, or by something else: its age decides.
-    return null
-  }
 }
 
 /** Only the lock that was looked at: another one who waits may have taken it away, and made one, in the meantime. */

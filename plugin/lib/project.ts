@@ -4,29 +4,48 @@ import type { Environment } from '../env.ts'
 import type { Connections } from './connections.ts'
 import { type Planned, planIgnore } from './edits.ts'
 import { CommandError } from './errors.ts'
-import { isLink, isWithin, resolveFile } from './files.ts'
-import { findRepository, type GitFacts } from './git.ts'
+import { checkOwner, isLink, isWithin, resolveFile } from './files.ts'
+import { askGit, findOwnRepository, type GitFacts } from './git.ts'
+
+const RULES_FILE = join('.claude', 'settings.local.json')
 
 /**
- * The file of a project behind a path. Throws where a symlink leads out of the project: a repository that was cloned must
- * not make us write into files that count for everything the user does.
+ * The file of a project behind a path. Throws where a symlink leads out of the project, or to a file of another user: a
+ * repository that was cloned must not make us write into files that count for everything the user does, or that others read.
  */
-export async function resolveInProject(folder: string, path: string, { lookup }: Environment): Promise<string> {
+export async function resolveInProject(folder: string, path: string, environment: Environment): Promise<string> {
   const file = await resolveFile(join(folder, path))
   const project = await realpath(folder)
-  if (isWithin(file, project)) return file
-  const repository = await findRepository(project)
+  if (!isWithin(file, project) && !(await isInRepositoryOf(project, file, environment))) {
+    throw new CommandError(
+      'outside',
+      `${join(folder, path)} leads out of this project, to ${file}. Nothing was written.`,
+      { hint: 'Put a file in the place of the symlink, then try again.' },
+    )
+  }
+  await checkOwner(file)
+  return file
+}
+
+async function isInRepositoryOf(project: string, file: string, { lookup }: Environment): Promise<boolean> {
+  const repository = await findOwnRepository(project)
+  if (repository === null || !isWithin(file, repository)) return false
   // A home that is kept in a repository as a whole is not one project.
   const home = lookup('HOME')
-  const realHome = home === undefined ? null : await realpath(home).catch(() => home)
-  const isProject = repository !== null && (realHome === null || !isWithin(join(realHome, 'x'), repository))
-  if (isProject && isWithin(file, repository)) return file
+  return home === undefined || !isWithin(join(await realpath(home).catch(() => home), 'x'), repository)
+}
+
+/** Claude Code's settings of this user in a project. Throws as resolveInProject, and where git would give our rules to others. */
+export async function resolveSettings(folder: string, environment: Environment): Promise<string> {
+  const file = await resolveInProject(folder, RULES_FILE, environment)
+  const { isTracked, isIgnored } = await askGit(file, environment.forChild())
+  const isLinked = file !== join(await realpath(folder), RULES_FILE)
+  if (isTracked !== true && !(isLinked && isIgnored === false)) return file
+  const problem = isTracked === true ? 'git tracks' : 'git does not ignore'
   throw new CommandError(
-    'outside',
-    `${join(folder, path)} leads out of this project, to ${file}. Nothing was written.`,
-    {
-      hint: 'Put a file in the place of the symlink, then try again.',
-    },
+    'rules_in_git',
+    `The next commit could give the rules of --allow to everyone: ${problem} ${file}. Nothing was written.`,
+    { hint: `Leave --allow out, or make ${join(folder, RULES_FILE)} a file of its own that git does not track.` },
   )
 }
 

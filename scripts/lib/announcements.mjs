@@ -16,12 +16,17 @@ export class Announcements {
   #pending = new Set()
   #speak
   #onWritten
+  #onForgotten
   #hasCompared = false
 
-  /** @param {{ speak: Speak, onWritten: (id: string) => void }} options */
-  constructor({ speak, onWritten }) {
+  /**
+   * @param {{ speak: Speak, onWritten: (id: string) => void, onForgotten: (id: string) => void }} options onForgotten: an id
+   *   that counts as never spoken of from now on
+   */
+  constructor({ speak, onWritten, onForgotten }) {
     this.#speak = speak
     this.#onWritten = onWritten
+    this.#onForgotten = onForgotten
   }
 
   /** A message that Realtime told of. @param {Pending} message */
@@ -48,7 +53,10 @@ export class Announcements {
   #announce(kind, { id, from }) {
     if (this.#spoken.has(id)) return false
     this.#spoken.add(id)
-    this.#speak(kind, from, () => this.#onWritten(id))
+    this.#speak(kind, from, () => {
+      // Many lines may wait for a reader; what was forgotten meanwhile is not taken up again.
+      if (this.#spoken.has(id)) this.#onWritten(id)
+    })
     return true
   }
 
@@ -57,7 +65,9 @@ export class Announcements {
     if (this.#spoken.size <= REMEMBERED_MAX) return
     for (const id of this.#spoken) {
       if (this.#spoken.size <= REMEMBERED_KEPT) return
-      if (!this.#pending.has(id)) this.#spoken.delete(id)
+      if (this.#pending.has(id)) continue
+      this.#spoken.delete(id)
+      this.#onForgotten(id)
     }
   }
 }

@@ -18,6 +18,9 @@ const LISTENER = fileURLToPath(new URL('../codex-listener.mjs', import.meta.url)
 const LOG_FLAGS = constants.O_WRONLY | constants.O_CREAT | constants.O_APPEND | (constants.O_NOFOLLOW ?? 0)
 const LOG_BYTES_KEPT = 256 * 1024
 
+/** When this hook began, as Date.now() counts. */
+const BEGAN_AT = Date.now() - process.uptime() * 1_000
+
 /** The state of a thread after an event; events that are not here change nothing. */
 const STATES = /** @type {const} */ ({
   SessionStart: 'idle',
@@ -37,28 +40,30 @@ const STATES = /** @type {const} */ ({
  * @property {boolean} [isContinued] our answer makes the turn go on
  */
 
-/** @param {Event} event */
+/** @param {Event} event @returns {Promise<boolean>} false: a prompt came after the end of the turn that this hook is late to tell of */
 export async function noteEvent({ input, settings, isContinued = false }) {
   const { session_id: thread, cwd: folder, hook_event_name: name } = input
   // A thread that another thread has started is not the person's.
-  if (typeof input.agent_id === 'string') return
-  if (!isThreadId(thread) || typeof folder !== 'string' || !isKnown(name) || !settings.isListening) return
+  if (typeof input.agent_id === 'string') return true
+  if (!isThreadId(thread) || typeof folder !== 'string' || !isKnown(name) || !settings.isListening) return true
   const runtime = prepareRuntimeFolder(settings.runtimeFolders)
   const before = readThread(runtime, thread)
-  if (before === null && !isConfigured(folder, settings)) return
+  if (before === null && !isConfigured(folder, settings)) return true
+  const state = isContinued ? 'busy' : STATES[name]
+  if (state === 'idle' && before !== null && before.turnAt > BEGAN_AT) return false
   const codex = findCodex()
-  if (codex === null || codex.isOneTurn) return
+  if (codex === null || codex.isOneTurn) return true
   const { isOneTurn: _, ...process } = codex
   const now = Date.now()
   const isPrompt = name === 'UserPromptSubmit'
   const turnAt = isPrompt || before === null ? now : before.turnAt
   const promptedAt = (isPrompt && isHumanPrompt(input.prompt)) || before === null ? now : before.promptedAt
-  const state = isContinued ? 'busy' : STATES[name]
   writeThread(runtime, { thread, folder, state, changedAt: now, turnAt, promptedAt, codex: process })
-  if (hasListener(runtime, thread)) return
-  if (state === 'ended') return removeThread(runtime, thread)
+  if (hasListener(runtime, thread)) return true
+  if (state === 'ended') removeThread(runtime, thread)
   // A thread whose configuration came later, or whose listener was killed, gets one with its next prompt.
-  if (name === 'SessionStart' || isPrompt) await startListener(runtime, thread, folder, settings)
+  else if (name === 'SessionStart' || isPrompt) await startListener(runtime, thread, folder, settings)
+  return true
 }
 
 /** @param {unknown} name @returns {name is keyof typeof STATES} */

@@ -1,6 +1,7 @@
 /** The life of a listener that works for one Codex thread: listens while that thread is the one to wake, and ends with it. */
 
-import { createApi } from './api.mjs'
+import { join } from 'node:path'
+import { ApiError, createApi } from './api.mjs'
 import { sleep } from './backoff.mjs'
 import { hasWindow } from './codex-process.mjs'
 import { queueTurn } from './codex-queue.mjs'
@@ -17,8 +18,9 @@ import {
 import { CodexWaker } from './codex-waker.mjs'
 import { discoverIdentities } from './mcp-json.mjs'
 import { monotonicMs } from './node.mjs'
-import { Supervisor } from './supervisor.mjs'
+import { IDENTITIES_MAX, Supervisor } from './supervisor.mjs'
 import { describeError } from './text.mjs'
+import { toIdentityKey } from './tokens.mjs'
 import { readTrusted, toTrustId } from './trust.mjs'
 
 const LOOK_MS = 1_000
@@ -28,6 +30,8 @@ const WINDOW_LOOK_MS = 5_000
 const BUSY_MS_MAX = 10 * 60_000
 
 /**
+ * @typedef {import('./mcp-json.mjs').Identity} Identity
+ *
  * @typedef {object} SessionOptions
  * @property {string} thread
  * @property {string} folder
@@ -43,6 +47,8 @@ export class CodexSession {
   /** @type {Supervisor | null} */
   #supervisor = null
   #isEnding = false
+  /** Those that were told of. @type {Set<string>} */
+  #problems = new Set()
   #wasInWindowOfFolder = false
   #windowSeenAt = 0
   #lookedAt = { wall: Date.now(), timers: monotonicMs() }
@@ -54,7 +60,8 @@ export class CodexSession {
     this.#waker = new CodexWaker({
       isBusy: () => this.#isBusy(),
       getTurnAt: () => readThread(options.runtime, options.thread)?.turnAt ?? 0,
-      countNew: () => this.#countNew(),
+      countNew: (identities) => this.#countNew(identities),
+      listBudgetFiles: () => this.#listBudgetFiles(),
       queue: (text) => this.#queue(text),
       log: options.log,
     })
@@ -62,20 +69,26 @@ export class CodexSession {
 
   /** Resolves when the thread has ended, or at once when another process listens for it. @returns {Promise<void>} */
   async run() {
-    const { runtime, thread, log } = this.#options
     const other = this.#pidfile.claim()
-    if (other !== null) return log(`already running (pid ${other})`)
-    removeOldThreads(runtime)
+    if (other !== null) return this.#options.log(`already running (pid ${other})`)
+    this.#tidy()
     while (!this.#isEnding) {
-      const reason = this.#findEnd()
-      if (reason !== null) {
-        log(`ending: ${reason}`)
-        removeThread(runtime, thread)
-        return
-      }
-      await this.#follow()
-      await sleep(LOOK_MS)
+      await this.#lookAfter()
+      if (!this.#isEnding) await sleep(LOOK_MS)
       this.#noticeSleep()
+    }
+  }
+
+  /** One round. What fails in it, as where the runtime folder is damaged, is tried again: without its rounds a listener never ends. */
+  async #lookAfter() {
+    try {
+      const reason = this.#findEnd()
+      if (reason === null) return await this.#follow()
+      this.#isEnding = true
+      this.#options.log(`ending: ${reason}`)
+      removeThread(this.#options.runtime, this.#options.thread)
+    } catch (error) {
+      this.#complain(error)
     }
   }
 
@@ -98,8 +111,34 @@ export class CodexSession {
     if (record === null) return 'the record of the thread is gone'
     if (record.state === 'ended') return 'the thread has ended'
     if (!isSameProcess(record.codex)) return 'Codex has ended'
-    if (this.#pidfile.check() !== null) return 'another listens for this thread'
+    if (this.#isReplaced()) return 'another listens for this thread'
     return record.codex.isDaemon && !this.#hasWindow() ? 'its window was closed' : null
+  }
+
+  #isReplaced() {
+    try {
+      return this.#pidfile.check() !== null
+    } catch (error) {
+      // What stands in the place of the pidfile is no listener.
+      this.#complain(error)
+      return false
+    }
+  }
+
+  #tidy() {
+    try {
+      removeOldThreads(this.#options.runtime)
+    } catch (error) {
+      this.#complain(error)
+    }
+  }
+
+  /** Once, not every second; by the code, as a text may name a file that is called differently each time. @param {unknown} error */
+  #complain(error) {
+    const text = describeError(error)
+    const problem = error instanceof Error && 'code' in error ? String(error.code) : text
+    if (!this.#problems.has(problem)) this.#options.log(`error: ${text}`)
+    this.#problems.add(problem)
   }
 
   /**
@@ -156,28 +195,42 @@ export class CodexSession {
     log(`woken: ${text}`)
   }
 
-  /** @returns {Promise<number | null>} null: not known, as when the server is away */
-  async #countNew() {
-    const { settings, folder, log } = this.#options
+  /** A wake is of the project: it costs each agent of it one. */
+  #listBudgetFiles() {
+    const { settings, folder, runtime } = this.#options
+    const { identities } = discoverIdentities({ folder, pair: settings.pair, lookup: settings.lookup })
+    const mine = this.#pickTrusted(identities).slice(0, IDENTITIES_MAX)
+    return mine.map((identity) => join(runtime, `wakes_${toIdentityKey(identity)}.json`))
+  }
+
+  /** @param {Identity[]} identities */
+  #pickTrusted(identities) {
+    const trusted = readTrusted(this.#options.settings.trustFile)
+    return identities.filter((identity) => trusted.has(toTrustId(identity)))
+  }
+
+  /**
+   * Asks those only that have told of messages: another one's server may be away for ever.
+   * @param {Identity[]} identities @returns {Promise<number | null>} null: nothing is known to be new, and not all could be asked
+   */
+  async #countNew(identities) {
+    const counts = await Promise.all(this.#pickTrusted(identities).map((identity) => this.#countPending(identity)))
+    const sum = counts.reduce((/** @type {number} */ total, count) => total + (count ?? 0), 0)
+    return sum === 0 && counts.includes(null) ? null : sum
+  }
+
+  /** @param {Identity} identity @returns {Promise<number | null>} null: not known, as when the server is away */
+  async #countPending(identity) {
+    const { settings, log } = this.#options
+    const api = createApi({ ...identity, timeoutMs: settings.times.httpMs })
     try {
-      const { identities } = discoverIdentities({ folder, pair: settings.pair, lookup: settings.lookup })
-      const trusted = readTrusted(settings.trustFile)
-      const mine = identities.filter((identity) => trusted.has(toTrustId(identity)))
-      const counts = await Promise.all(mine.map((identity) => countPending(identity, settings.times.httpMs)))
-      return counts.reduce((sum, count) => sum + count, 0)
+      return (await api.listPending()).length
     } catch (error) {
       log(`cannot ask the inbox: ${describeError(error)}`)
-      return null
+      // There is nothing that a refused token could fetch.
+      return error instanceof ApiError && error.fatalText !== null ? 0 : null
+    } finally {
+      api.close()
     }
-  }
-}
-
-/** @param {import('./mcp-json.mjs').Identity} identity @param {number} timeoutMs */
-async function countPending(identity, timeoutMs) {
-  const api = await createApi({ ...identity, timeoutMs })
-  try {
-    return (await api.listPending()).length
-  } finally {
-    api.close()
   }
 }

@@ -41,12 +41,16 @@ export function listThreadFiles(runtime, thread) {
 
 /** @param {string} runtime @param {Thread} record */
 export function writeThread(runtime, record) {
-  const { state } = listThreadFiles(runtime, record.thread)
+  writePrivate(listThreadFiles(runtime, record.thread).state, record)
+}
+
+/** A file appears whole, and only this user can read it. @param {string} file @param {object} json */
+export function writePrivate(file, json) {
   // A random name, so that two hooks at once do not write into each other's.
-  const temporary = `${state}.${randomBytes(4).toString('hex')}`
+  const temporary = `${file}.${randomBytes(4).toString('hex')}`
   try {
-    writeFileSync(temporary, `${JSON.stringify(record)}\n`, { mode: 0o600, flag: 'wx' })
-    renameSync(temporary, state)
+    writeFileSync(temporary, `${JSON.stringify(json)}\n`, { mode: 0o600, flag: 'wx' })
+    renameSync(temporary, file)
   } finally {
     rmSync(temporary, { force: true })
   }

@@ -5,8 +5,10 @@
  */
 
 import { sleep } from './backoff.mjs'
+import { WakeBudget } from './codex-budget.mjs'
 import { monotonicMs } from './node.mjs'
 import { describeError, isName, toOneLine } from './text.mjs'
+import { toIdentityKey } from './tokens.mjs'
 
 const PREFIX = 'PATCHCORD: '
 const LINE_CHARACTERS_MAX = 200
@@ -34,28 +36,29 @@ export const WAKER_TIMES = Object.freeze({
 })
 
 /**
+ * @typedef {import('./mcp-json.mjs').Identity} Identity
+ *
  * @typedef {object} WakerOptions
  * @property {() => boolean} isBusy whether a turn of the thread runs
  * @property {() => number} getTurnAt Date.now() when its last turn began
- * @property {() => Promise<number | null>} countNew how many messages are new in the inbox; null: not known
+ * @property {(identities: Identity[]) => Promise<number | null>} countNew how many messages are new in their inboxes; null: not
+ *   known
+ * @property {() => string[]} [listBudgetFiles] where what is left of the rate is kept; without, it ends with the process
  * @property {(text: string) => Promise<void>} queue makes the text a turn; rejects when Codex does not take it
  * @property {(text: string) => void} log
  * @property {WakerTimes} [times]
- * @property {() => number} [clock] milliseconds
  */
 
 export class CodexWaker {
   #options
   #times
-  #clock
+  #budget
   #batch = createBatch()
   #isRunning = false
   #failures = 0
   /** @type {Set<string>} */
   #stopped = new Set()
   #ending = new AbortController()
-  #tokens
-  #refilledAt
   /** Date.now() of the last wake. */
   #queuedAt = Number.NEGATIVE_INFINITY
 
@@ -63,9 +66,9 @@ export class CodexWaker {
   constructor(options) {
     this.#options = options
     this.#times = options.times ?? WAKER_TIMES
-    this.#clock = options.clock ?? monotonicMs
-    this.#tokens = this.#times.burst
-    this.#refilledAt = this.#clock()
+    const { burst, refillMs } = this.#times
+    const { listBudgetFiles: listFiles = () => [], log } = options
+    this.#budget = new WakeBudget({ listFiles, burst, refillMs, log })
   }
 
   /** False while Codex does not take wakes: nobody hears this listener then. */
@@ -73,10 +76,14 @@ export class CodexWaker {
     return this.#failures < 2
   }
 
-  /** @param {'waiting' | 'new'} kind @param {unknown} from @param {() => void} onWritten once it has been told */
-  add(kind, from, onWritten) {
+  /**
+   * @param {'waiting' | 'new'} kind @param {unknown} from @param {() => void} onWritten once it has been told
+   * @param {Identity} [identity] whose inbox it is in
+   */
+  add(kind, from, onWritten, identity) {
     const batch = this.#batch
     batch.count += 1
+    if (identity !== undefined) batch.identities.set(toIdentityKey(identity), identity)
     batch.hasWaiting ||= kind === 'waiting'
     batch.names.add(isName(from) ? from : 'unknown')
     batch.onWritten.push(onWritten)
@@ -133,7 +140,7 @@ export class CodexWaker {
     const batch = this.#takeBatch()
     const queuedAt = Date.now()
     // Before the call: one that fails, or only seems to, may have become a turn all the same.
-    this.#tokens -= 1
+    this.#budget.take()
     try {
       await this.#options.queue(describeBatch(batch, heldMs))
       this.#failures = 0
@@ -185,14 +192,12 @@ export class CodexWaker {
 
   /** @returns {Promise<number>} how long the rate held the wake back, in ms */
   async #waitForToken() {
-    const startedAt = this.#clock()
+    const startedAt = monotonicMs()
+    let isHeld = false
     while (!this.#ending.signal.aborted) {
-      const now = this.#clock()
-      const gained = Math.floor((now - this.#refilledAt) / this.#times.refillMs)
-      this.#tokens = Math.min(this.#times.burst, this.#tokens + Math.max(0, gained))
-      this.#refilledAt = this.#tokens === this.#times.burst ? now : this.#refilledAt + gained * this.#times.refillMs
-      if (this.#tokens > 0) return now - startedAt < 1 ? 0 : now - startedAt
-      const waitMs = this.#refilledAt + this.#times.refillMs - now
+      const waitMs = this.#budget.msUntilAllowed()
+      if (waitMs <= 0) return isHeld ? monotonicMs() - startedAt : 0
+      isHeld = true
       this.#options.log(`held back for ${Math.ceil(waitMs / 1_000)} s: at most 20 wakes an hour`)
       await sleep(waitMs, this.#ending.signal)
     }
@@ -200,7 +205,8 @@ export class CodexWaker {
   }
 
   async #areFetched() {
-    return this.#batch.stops.length === 0 && (await this.#options.countNew()) === 0
+    const { stops, identities } = this.#batch
+    return stops.length === 0 && (await this.#options.countNew([...identities.values()])) === 0
   }
 }
 
@@ -211,6 +217,8 @@ function createBatch() {
     count: 0,
     hasWaiting: false,
     names: /** @type {Set<string>} */ (new Set()),
+    /** By their keys. */
+    identities: /** @type {Map<string, Identity>} */ (new Map()),
     onWritten: /** @type {(() => void)[]} */ ([]),
     stops: /** @type {string[]} */ ([]),
   }
@@ -227,6 +235,7 @@ function mergeBatches(first, second) {
     count: first.count + second.count,
     hasWaiting: first.hasWaiting || second.hasWaiting,
     names: new Set([...first.names, ...second.names]),
+    identities: new Map([...first.identities, ...second.identities]),
     onWritten: [...first.onWritten, ...second.onWritten],
     stops: [...first.stops, ...second.stops],
   }

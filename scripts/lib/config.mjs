@@ -67,6 +67,7 @@ const HOOK_MS_MAX = 10_000
  * @property {(name: string) => string | undefined} lookup a variable for `${VAR}` in .mcp.json
  * @property {string} session
  * @property {string} client
+ * @property {boolean} isStartedByModel a session of Claude Code has started this, through one of its tools or its shell
  * @property {string} machine
  * @property {number | null} clientPid the process that the listener works for, beside its parent
  * @property {string[]} runtimeFolders where the pidfile may live, best first
@@ -91,6 +92,7 @@ export function readSettings(env = process.env) {
     lookup: (/** @type {string} */ name) => env[name],
     session: toLabel(env.CLAUDE_CODE_SESSION_ID || `pid-${process.pid}-${Date.now().toString(36)}`),
     client: env.CLAUDECODE === '1' ? 'claude-code' : 'listener',
+    isStartedByModel: env.CLAUDECODE === '1',
     machine: toLabel(hostname()),
     clientPid: Number.isInteger(clientPid) && clientPid > 1 ? clientPid : null,
     runtimeFolders: listRuntimeFolders(env),

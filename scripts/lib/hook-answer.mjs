@@ -55,7 +55,7 @@ export async function answerHook({ input, client: name, settings }) {
   const { identities, untrusted } = findIdentities(input, settings)
   if (identities.length === 0) {
     if (untrusted === null || event !== 'SessionStart') return null
-    return toContext(event, (await loadNotices()).describeUntrusted(untrusted, client))
+    return toContext(event, (await loadNotices()).describeUntrusted(untrusted))
   }
   const session = toLabel(input.session_id)
   const folder = prepareRuntimeFolder(settings.runtimeFolders)

@@ -133,10 +133,9 @@ export function describeIdentity({ agent, namespace, isWakeable, client }) {
 const LISTENERS =
   " (the plugin's listener starts by itself in an interactive session; /patchcord:subscribe starts one elsewhere)"
 
-/** @param {Untrusted} what @param {string} client */
-export function describeUntrusted(what, client) {
-  const byHand = client === 'claude-code' ? '/patchcord:subscribe once or patchcord connect' : 'patchcord connect'
-  return `Patchcord: ${what} not trusted yet: run ${byHand}`
+/** Trust is a person's to give, not the model's that reads this. @param {Untrusted} what */
+export function describeUntrusted(what) {
+  return `Patchcord: ${what} not trusted yet: the user can run patchcord connect in a terminal`
 }
 
 /**

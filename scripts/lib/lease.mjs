@@ -24,8 +24,8 @@ export class Lease {
   #isHeard
   #log
   #times
-  /** Ids whose line was written and which the server has not confirmed. @type {string[]} */
-  #announced = []
+  /** Ids whose line was written and which the server has not confirmed. @type {Set<string>} */
+  #announced = new Set()
   #isHearing = false
   /** Until then a listener that does not hear may keep what it has. */
   #graceEndsAt
@@ -56,8 +56,13 @@ export class Lease {
 
   /** @param {string} id a message whose line was written just now */
   noteAnnounced(id) {
-    this.#announced.push(id)
+    this.#announced.add(id)
     this.#plan(this.#times.leaseAfterLineMs)
+  }
+
+  /** @param {string} id which is not remembered any more: if it is new all the same, it is announced, and so noted, once more */
+  forget(id) {
+    this.#announced.delete(id)
   }
 
   get #isWakeable() {
@@ -72,7 +77,7 @@ export class Lease {
 
   async #act() {
     if (this.#isCalling) return this.#plan(this.#times.leaseAfterLineMs)
-    const isTold = this.#announced.length > 0 && this.#isHeard()
+    const isTold = this.#announced.size > 0 && this.#isHeard()
     this.#isCalling = true
     if (isTold || (this.#isHearing && this.#isHeard())) await this.#renew()
     if (!this.#isWakeable && this.#isHeld) await this.#giveBack()
@@ -82,23 +87,23 @@ export class Lease {
 
   #planNext() {
     const untilGraceEnds = this.#graceEndsAt - monotonicMs()
-    if (this.#announced.length > 0 && this.#lastProblem === '' && this.#isHeard()) {
+    if (this.#announced.size > 0 && this.#lastProblem === '' && this.#isHeard()) {
       this.#plan(this.#times.leaseAfterLineMs)
     } else if (this.#isHearing && !this.#isHeld) {
       // It came back while the lease was being given back.
       this.#plan(this.#isHeard() ? 0 : this.#times.leaseMs)
-    } else if (this.#isHearing || this.#announced.length > 0) this.#plan(this.#times.leaseMs)
+    } else if (this.#isHearing || this.#announced.size > 0) this.#plan(this.#times.leaseMs)
     else if (this.#isHeld) this.#plan(Math.max(untilGraceEnds, 0) + 1)
   }
 
   async #renew() {
     // From here on, as a call that is cut off may have reached the server all the same.
     this.#isHeld = true
-    const told = this.#announced.slice(0, ANNOUNCED_PER_CALL)
+    const told = [...this.#announced].slice(0, ANNOUNCED_PER_CALL)
     try {
       await this.#api.putLease({ ...this.#who, announced: told })
       this.#lastProblem = ''
-      this.#announced.splice(0, told.length)
+      for (const id of told) this.#announced.delete(id)
     } catch (error) {
       this.#complain(describeError(error))
     }

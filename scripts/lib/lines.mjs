@@ -17,6 +17,10 @@ const NAMES_KEPT = 32
  * @property {boolean} hasMoreNames
  * @property {(() => void)[]} onWritten
  *
+ * @typedef {object} Voice what a listener speaks with: these lines, or something in their place
+ * @property {(kind: 'waiting' | 'new', from: unknown, onWritten: () => void, identity: import('./mcp-json.mjs').Identity) => void} add
+ * @property {boolean} isDrained
+ *
  * @typedef {object} LinesOptions
  * @property {import('node:stream').Writable} stream
  * @property {import('./config.mjs').Times} times

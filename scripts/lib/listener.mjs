@@ -1,6 +1,7 @@
 /** The life of one identity: ticket, pidfile (or standing by), then listening, until it is stopped or a fault is final. */
 import { createApi } from './api.mjs'
 import { createBackoff, sleep } from './backoff.mjs'
+import { describeError } from './text.mjs'
 import { FatalError, getTicketWithRetry } from './ticket.mjs'
 
 /**
@@ -13,7 +14,7 @@ import { FatalError, getTicketWithRetry } from './ticket.mjs'
  * @property {import('./mcp-json.mjs').Identity} identity
  * @property {import('./config.mjs').Settings} settings
  * @property {boolean} isAuto stands by beside another listener instead of giving up
- * @property {Pick<import('./lines.mjs').Lines, 'add' | 'isDrained'>} lines
+ * @property {import('./lines.mjs').Voice} lines
  * @property {(text: string) => void} log
  * @property {() => Promise<void>} onAccepted the server has given a first ticket
  * @property {(state: State) => void} onState each change of it
@@ -31,6 +32,8 @@ export class Listener {
   /** @type {import('./status-writer.mjs').StatusWriter | null} */
   #status = null
   #prepareFolder = () => ''
+  /** The runtime folder. */
+  #folder
   /** @type {import('./subscription.mjs').Subscription | null} */
   #subscription = null
   /** Ends the listening of this moment. */
@@ -45,6 +48,11 @@ export class Listener {
   /** @param {ListenerOptions} options */
   constructor(options) {
     this.#options = options
+    this.#folder = options.settings.runtimeFolders[0] ?? ''
+  }
+
+  get identity() {
+    return this.#options.identity
   }
 
   /** @returns {Promise<Outcome>} */
@@ -136,21 +144,44 @@ export class Listener {
    * @param {Parts} parts @param {import('./api.mjs').Ticket} ticket
    * @returns {Promise<{ pid: number | null, hasWaited: boolean }>} pid null: the pidfile is ours, or we are being stopped
    */
-  async #claim({ Pidfile, prepareRuntimeFolder, StatusWriter }, { agent, namespaces }) {
-    const { identity, settings, isAuto, log } = this.#options
-    const { runtimeFolders, times } = settings
-    const [namespace = ''] = namespaces
-    this.#prepareFolder = () => prepareRuntimeFolder(runtimeFolders)
-    const folder = orFail(this.#prepareFolder)
-    const pidfile = new Pidfile({ folder, origin: identity.origin, namespace, agent })
-    this.#pidfile = pidfile
-    this.#status = new StatusWriter({ folder, identity, agent, namespace, log })
+  async #claim(parts, ticket) {
+    const { settings, isAuto, log } = this.#options
+    const { signal } = this.#stopping
+    const backoff = createBackoff(settings.times.backoffMs)
     for (let tries = 0; ; tries++) {
-      const pid = this.#stopping.signal.aborted ? null : orFail(() => pidfile.claim())
-      if (pid === null || !isAuto) return { pid, hasWaited: tries > 0 }
-      this.#setState({ kind: 'standing by', pid })
-      await sleep(times.standbyMs, this.#stopping.signal)
+      try {
+        const pid = signal.aborted ? null : this.#tryClaim(parts, ticket)
+        if (pid === null || !isAuto) return { pid, hasWaited: tries > 0 }
+        this.#setState({ kind: 'standing by', pid })
+        backoff.reset()
+        await sleep(settings.times.standbyMs, signal)
+      } catch (error) {
+        // A full disk, or a folder that another has put in the way: a fault of this machine, which may pass. Who started us by
+        // hand is there to mend it; who did not must not be told in a turn of a model.
+        if (!isAuto) throw new FatalError(parts.describeFolderFault(error, this.#folder))
+        const ms = backoff.next()
+        log(`cannot write the pidfile: ${describeError(error)}`)
+        log(`reconnecting in ${ms}ms`)
+        this.#setState({ kind: 'deaf' })
+        await sleep(ms, signal)
+      }
     }
+  }
+
+  /**
+   * The folder, too, is made again with each try: it may have been removed.
+   * @param {Parts} parts @param {import('./api.mjs').Ticket} ticket @returns {number | null} as `Pidfile.claim`
+   */
+  #tryClaim({ Pidfile, prepareRuntimeFolder, StatusWriter }, { agent, namespaces }) {
+    const { identity, settings, log } = this.#options
+    const [namespace = ''] = namespaces
+    this.#prepareFolder = () => prepareRuntimeFolder(settings.runtimeFolders)
+    const folder = this.#prepareFolder()
+    this.#folder = folder
+    this.#pidfile = new Pidfile({ folder, origin: identity.origin, namespace, agent })
+    const pid = this.#pidfile.claim()
+    if (pid === null) this.#status = new StatusWriter({ folder, identity, agent, namespace, log })
+    return pid
   }
 
   /**
@@ -173,8 +204,9 @@ export class Listener {
     }
     const { signal } = this.#losing
     this.#announcements ??= new Announcements({
-      speak: (kind, from, onWritten) => lines.add(kind, from, onWritten),
+      speak: (kind, from, onWritten) => lines.add(kind, from, onWritten, this.#options.identity),
       onWritten: (id) => this.#lease?.noteAnnounced(id),
+      onForgotten: (id) => this.#lease?.forget(id),
     })
     const announcements = this.#status?.watch(this.#announcements) ?? this.#announcements
     this.#subscription = new Subscription({ api, ticket, announcements, onHearing, log, times, signal })
@@ -194,21 +226,13 @@ export class Listener {
  * @typedef {Awaited<ReturnType<typeof loadParts>>} Parts
  */
 async function loadParts() {
-  const [subscription, lease, announcements, pidfile, status] = await Promise.all([
+  const [subscription, lease, announcements, pidfile, status, faults] = await Promise.all([
     import('./subscription.mjs'),
     import('./lease.mjs'),
     import('./announcements.mjs'),
     import('./pidfile.mjs'),
     import('./status-writer.mjs'),
+    import('./folder-fault.mjs'),
   ])
-  return { ...subscription, ...lease, ...announcements, ...pidfile, ...status }
-}
-
-/** A pidfile that cannot be had is final. @template T @param {() => T} act @returns {T} */
-function orFail(act) {
-  try {
-    return act()
-  } catch (error) {
-    throw new FatalError(error instanceof Error ? error.message : String(error))
-  }
+  return { ...subscription, ...lease, ...announcements, ...pidfile, ...status, ...faults }
 }

@@ -9,7 +9,7 @@ import { isAlive } from './surroundings.mjs'
 
 export { prepareRuntimeFolder } from './runtime-folder.mjs'
 
-const { linkSync, lstatSync, readFileSync, unlinkSync, writeFileSync } = getBuiltin('fs')
+const { closeSync, linkSync, lstatSync, openSync, readFileSync, unlinkSync, writeFileSync } = getBuiltin('fs')
 const { join } = getBuiltin('path')
 
 const TRIES_MAX = 200
@@ -129,7 +129,13 @@ export class Pidfile {
 /** A file appears whole or not at all. @param {string} file @param {string} text @returns {boolean} false: there is one already */
 function createWhole(file, text) {
   const temporary = `${file}.${process.pid}.${randomBytes(4).toString('hex')}`
-  writeFileSync(temporary, text, { mode: 0o600, flag: 'wx' })
+  try {
+    // On a full disk this throws when the file is there already, empty.
+    writeFileSync(temporary, text, { mode: 0o600, flag: 'wx' })
+  } catch (error) {
+    removeFile(temporary)
+    throw error
+  }
   try {
     linkSync(temporary, file)
     return true
@@ -153,12 +159,17 @@ function removeFile(file) {
 
 /** @param {string} file @param {string} text */
 function createExclusive(file, text) {
+  let handle = -1
   try {
-    writeFileSync(file, text, { mode: 0o600, flag: 'wx' })
+    handle = openSync(file, 'wx', 0o600)
+    writeFileSync(handle, text)
     return true
   } catch (error) {
     if (hasCode(error, 'EEXIST')) return false
+    if (handle >= 0) removeFile(file)
     throw error
+  } finally {
+    if (handle >= 0) closeSync(handle)
   }
 }
 

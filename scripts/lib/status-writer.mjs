@@ -13,6 +13,9 @@ const WRITE_MS = 1_000
 /** An answer of the inbox is never older than the time-out of its request. */
 const ANSWER_MS_MAX = 10_000
 
+/** As many as an inbox has room for. What is heard of beyond that has been fetched, or was never there. */
+const NEW_MAX = 1_000
+
 /** @typedef {Pick<import('./announcements.mjs').Announcements, 'compare' | 'hear'>} Heard */
 
 /** Never throws: a listener that cannot write it goes on. */
@@ -50,14 +53,23 @@ export class StatusWriter {
         const since = monotonicMs() - ANSWER_MS_MAX
         const heard = [...this.#new].filter(([, heardAt]) => heardAt > since)
         this.#new = new Map([...pending.map(({ id }) => /** @type {const} */ ([id, 0])), ...heard])
+        this.#forgetOldest()
         this.#plan()
         return announcements.compare(pending)
       },
       hear: (message) => {
         this.#new.set(message.id, monotonicMs())
+        this.#forgetOldest()
         this.#plan()
         announcements.hear(message)
       },
+    }
+  }
+
+  #forgetOldest() {
+    for (const id of this.#new.keys()) {
+      if (this.#new.size <= NEW_MAX) return
+      this.#new.delete(id)
     }
   }
 
@@ -94,6 +106,16 @@ export class StatusWriter {
     } catch (error) {
       if (!this.#isComplained) this.#log(`cannot write the status for hooks: ${describeError(error)}`)
       this.#isComplained = true
+      removeIfPossible(temporary)
     }
+  }
+}
+
+/** On a full disk a file that could not be written is there, empty. @param {string} file */
+function removeIfPossible(file) {
+  try {
+    rmSync(file, { force: true })
+  } catch {
+    // The folder is of no use at all, which has been told.
   }
 }

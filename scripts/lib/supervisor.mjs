@@ -1,6 +1,7 @@
 /**
- * The two modes. By hand: what the project's configuration names is listened for, every problem is told, and the process ends
- * when nothing is left to do. `--auto`: it never ends by itself, acts as trusted identities only, and follows changes of the
+ * The two modes. By hand: what the project's configuration names is listened for and trusted from then on, every problem is told,
+ * and the process ends when nothing is left to do. Where a model has started it, trust is not its to give: a cloned repository
+ * could have asked for it. `--auto`: it never ends by itself, acts as trusted identities only, and follows changes of the
  * configuration.
  */
 import { sleep } from './backoff.mjs'
@@ -8,7 +9,8 @@ import { discoverIdentities } from './mcp-json.mjs'
 import { describeError } from './text.mjs'
 
 /** As many as the hooks look after. Each is a connection, and one file of a repository can name thousands. */
-const IDENTITIES_MAX = 4
+export const IDENTITIES_MAX = 4
+const UNTRUSTED = 'server or token not trusted yet, run patchcord connect in a terminal'
 
 /**
  * @typedef {import('./mcp-json.mjs').Identity} Identity
@@ -18,7 +20,7 @@ const IDENTITIES_MAX = 4
  * @typedef {object} SupervisorOptions
  * @property {import('./config.mjs').Settings} settings
  * @property {string} folder
- * @property {Pick<import('./lines.mjs').Lines, 'add' | 'isDrained' | 'stop' | 'forgetStops'>} lines
+ * @property {import('./lines.mjs').Voice & Pick<import('./lines.mjs').Lines, 'stop' | 'forgetStops'>} lines
  * @property {(text: string) => void} log
  */
 
@@ -54,7 +56,11 @@ export class Supervisor {
       await this.#tellFatal(discovery.problem)
       return 1
     }
-    const chosen = this.#choose(discovery.identities)
+    const chosen = this.#choose(await this.#findAllowed(discovery.identities))
+    if (chosen.length === 0) {
+      await this.#tellFatal(UNTRUSTED)
+      return 1
+    }
     const outcomes = await Promise.all(chosen.map((identity) => this.#runOne(identity, false)))
     if (outcomes.some((outcome) => outcome.kind === 'fatal')) return 1
     return outcomes.some((outcome) => outcome.kind === 'duplicate') ? 2 : 0
@@ -111,6 +117,15 @@ export class Supervisor {
     return identities.slice(0, IDENTITIES_MAX)
   }
 
+  /** Whom a listener by hand may act as. @param {Identity[]} identities */
+  async #findAllowed(identities) {
+    const { isStartedByModel, trustFile } = this.#options.settings
+    if (!isStartedByModel) return identities
+    const { readTrusted, toTrustId } = await import('./trust.mjs')
+    const trusted = readTrusted(trustFile)
+    return identities.filter((identity) => trusted.has(toTrustId(identity)))
+  }
+
   /** Starts what is new and trusted, stops what is gone. @param {Discovery} discovery */
   async #follow({ identities, isBroken }) {
     const { readTrusted, toTrustId } = await import('./trust.mjs')
@@ -118,8 +133,8 @@ export class Supervisor {
     const chosen = this.#choose(identities.filter((identity) => trusted.has(toTrustId(identity))))
     const wanted = new Map(chosen.map((one) => [toKey(one), one]))
     for (const [key, listener] of this.#listeners) {
-      // A file that is being edited may be half written; it names nobody and dismisses nobody.
-      if (!wanted.has(key) && !isBroken) await listener.stop()
+      // A file that is being edited may be half written; it names nobody and dismisses nobody. The end of trust is no such thing.
+      if (!wanted.has(key) && !(isBroken && trusted.has(toTrustId(listener.identity)))) await listener.stop()
     }
     for (const [key, identity] of wanted) {
       if (!this.#started.has(key) && !this.#failed.has(key)) void this.#keepRunning(key, identity)
@@ -168,7 +183,7 @@ export class Supervisor {
       isAuto,
       lines,
       log,
-      onAccepted: () => (isAuto ? Promise.resolve() : this.#record(identity)),
+      onAccepted: () => (isAuto || settings.isStartedByModel ? Promise.resolve() : this.#record(identity)),
       onState: (state) => this.#noteState(state),
     })
   }

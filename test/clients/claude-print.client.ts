@@ -45,7 +45,10 @@ describe('claude -p with the plugin', () => {
         [EXPIRED, [(request) => armListener(request, 600_000), { text: 'armed again' }]],
       ]),
     })
-    const started = await model.waitForRequest(({ news }) => /Monitor started|requires approval/.test(news))
+    // From the second on: the skill, which comes with the first, speaks of approvals too.
+    const started = await model.waitForRequest(({ news }) => /Monitor started|requires approval/.test(news), {
+      from: 1,
+    })
     assert.match(started.news, /Monitor started/)
     await scene.world.waitForWakeable('printed')
     await scene.world.send('alice', 'printed', 'first')

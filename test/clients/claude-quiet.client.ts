@@ -50,7 +50,7 @@ describe('Claude Code with the plugin in a project that is not connected', () =>
       await stranger.world.waitForWakeable('distrusted', false)
       await session.terminal.send('hello')
       const { news } = await model.waitForRequest(({ index }) => index === 0)
-      assert.match(news, /Patchcord: server not trusted yet: run \/patchcord:subscribe once or patchcord connect/)
+      assert.match(news, /Patchcord: server not trusted yet: the user can run patchcord connect in a terminal/)
     } finally {
       await stranger.close()
     }

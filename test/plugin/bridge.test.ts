@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { once } from 'node:events'
 import { createServer, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
@@ -196,6 +197,22 @@ describe('the stdio bridge', () => {
     for (const line of bridge.output.stdout.trimEnd().split('\n')) JSON.parse(line)
   })
 
+  test('ends although the host has stopped to read', async () => {
+    const bridge = machine.start(['mcp'], { env: { PATCHCORD_URL: app.url, PATCHCORD_TOKEN: agents.alice.token } })
+    const say = (message: object) => bridge.child.stdin?.write(`${JSON.stringify({ jsonrpc: '2.0', ...message })}\n`)
+    const clientInfo = { name: 'host', version: '1' }
+    say({ id: 1, method: 'initialize', params: { protocolVersion: '2025-06-18', capabilities: {}, clientInfo } })
+    await eventually(() => bridge.output.stdout.includes('"id":1'), 'initialize is answered')
+    say({ method: 'notifications/initialized' })
+    bridge.child.stdout?.pause()
+    for (let id = 2; id < 100; id++) say({ id, method: 'tools/list' })
+    bridge.child.stdin?.end()
+    const [code] = await once(bridge.child, 'exit')
+    assert.equal(code, 0)
+    bridge.child.stdout?.resume()
+    await bridge.ended
+  })
+
   test('answers what was asked before its stdin ended', async () => {
     const clientInfo = { name: 'host', version: '1' }
     const messages = [
@@ -213,6 +230,79 @@ describe('the stdio bridge', () => {
       .split('\n')
       .map((line) => JSON.parse(line).id)
     assert.deepEqual(ids.sort(), [1, 2, 3])
+  })
+
+  /** A bridge that has been initialized, to which a test writes by the byte. */
+  async function openRaw() {
+    const bridge = machine.start(['mcp'], { env: { PATCHCORD_URL: app.url, PATCHCORD_TOKEN: agents.alice.token } })
+    const write = (...lines: unknown[]) =>
+      bridge.child.stdin?.write(
+        lines.map((line) => `${typeof line === 'string' ? line : JSON.stringify(line)}\n`).join(''),
+      )
+    const clientInfo = { name: 'host', version: '1' }
+    const params = { protocolVersion: '2025-06-18', capabilities: {}, clientInfo }
+    write({ jsonrpc: '2.0', id: 'first', method: 'initialize', params })
+    await eventually(() => bridge.output.stdout.includes('"id":"first"'), 'initialize is answered')
+    const answers = () =>
+      bridge.output.stdout
+        .trimEnd()
+        .split('\n')
+        .slice(1)
+        .map((line) => JSON.parse(line))
+    return { bridge, write, answers }
+  }
+
+  test('answers what is no request with an error of JSON-RPC, by its id where it has one, and answers no answer', async () => {
+    const { bridge, write, answers } = await openRaw()
+    const ping = { jsonrpc: '2.0', method: 'ping' }
+    const refused = [
+      [[{ ...ping, id: 1 }], null],
+      [[], null],
+      [{ ...ping, id: null }, null],
+      [{ ...ping, id: 1.5 }, null],
+      [{ ...ping, id: true }, null],
+      [{ ...ping, id: { a: 1 } }, null],
+      [7, null],
+      [{ ...ping, jsonrpc: '1.0', id: 2 }, 2],
+      [{ jsonrpc: '2.0', method: 5, id: 'x' }, 'x'],
+    ] as const
+    const unanswered = [
+      { jsonrpc: '2.0', id: null, result: {} },
+      { jsonrpc: '2.0', method: 'notifications/x', params: 3 },
+    ]
+    // All of it in one chunk.
+    write(...refused.map(([message]) => message), ...unanswered, '{ not JSON', { ...ping, id: 'last' })
+    await eventually(() => bridge.output.stdout.includes('"id":"last"'), 'the last is answered')
+    const expected = [...refused.map(([, id]) => [id, -32_600]), [null, -32_700], ['last', undefined]]
+    assert.deepEqual(
+      answers().map(({ id, error }) => [id, error?.code]),
+      expected,
+    )
+    for (const { jsonrpc } of answers()) assert.equal(jsonrpc, '2.0')
+    bridge.child.stdin?.end()
+    const { code, stderr } = await bridge.ended
+    assert.equal(code, 0)
+    // Each is told, and none twice.
+    assert.equal(stderr.trimEnd().split('\n').length, refused.length + unanswered.length + 1, stderr)
+  })
+
+  test('a flood of requests is answered whole, also for a host that does not read for a while, and nothing is on stderr', async () => {
+    const { bridge, write, answers } = await openRaw()
+    bridge.child.stdout?.pause()
+    const ids = Array.from({ length: 3_000 }, (_, index) => index)
+    write(...ids.map((id) => ({ jsonrpc: '2.0', id, method: id % 30 === 0 ? 'tools/list' : 'ping' })))
+    await new Promise((resolve) => setTimeout(resolve, 2_000))
+    bridge.child.stdout?.resume()
+    await eventually(() => bridge.output.stdout.split('\n').length > ids.length + 1, 'all are answered')
+    assert.deepEqual(
+      answers()
+        .map(({ id }) => id)
+        .sort((a, b) => a - b),
+      ids,
+    )
+    bridge.child.stdin?.end()
+    const { code, stderr } = await bridge.ended
+    assert.deepEqual([code, stderr], [0, ''])
   })
 
   test('a host that writes without an end of line ends it with one sentence', async () => {

@@ -172,6 +172,21 @@ describe('an edit of .mcp.json', () => {
     })
   }
 
+  for (const [what, text] of [
+    ['a string of quotes without an end', `"${'\\"'.repeat(500_000)}`],
+    ['comments without an end', '/* '.repeat(300_000)],
+    ['braces without a beginning', '}'.repeat(1_000_000)],
+    ['brackets without an end', '{"a":['.repeat(150_000)],
+    ['commas only', `{${','.repeat(1_000_000)}`],
+    ['blanks only in front of a word', `${' \n'.repeat(500_000)}x`],
+  ] as const) {
+    test(`is refused in a moment where the file is a megabyte of ${what}`, () => {
+      const startedAt = performance.now()
+      assert.throws(() => connect(text), /is not JSON|nested too deeply/)
+      assert.ok(performance.now() - startedAt < 10_000)
+    })
+  }
+
   test('is refused where the file is not UTF-8', () => {
     assert.throws(() => planEntry(FILE, Buffer.from('{"a":"\xe9"}', 'latin1'), ENTRY), /is not text in UTF-8/)
   })

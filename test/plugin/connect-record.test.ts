@@ -1,8 +1,10 @@
 import assert from 'node:assert/strict'
-import { chmod, chown, mkdir, readFile, rename, rm, stat, utimes, writeFile } from 'node:fs/promises'
+import { execFileSync } from 'node:child_process'
+import { chmod, chown, lstat, mkdir, readFile, rename, rm, stat, symlink, utimes, writeFile } from 'node:fs/promises'
 import { hostname } from 'node:os'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
+import { fileURLToPath, pathToFileURL } from 'node:url'
 import { readStartTime } from '../../scripts/lib/processes.mjs'
 import { toTrustId } from '../../scripts/lib/trust.mjs'
 import { useServer } from './connect-server.ts'
@@ -45,6 +47,20 @@ describe('the record of connections', () => {
       await connect({ as: 'frontend' }, '--replace')
       const { trusted } = JSON.parse(await readFile(join(machine.configFolder, 'trusted.json'), 'utf8'))
       assert.deepEqual(trusted, [toTrustId({ base: app.url, token: agents.frontend.token })])
+    }),
+  )
+
+  test(
+    'rules that --allow has written stay when the folder is connected again without it, until disconnect',
+    withMachine(async ({ machine, connect }) => {
+      const before = await machine.listFiles()
+      await connect({}, '--allow')
+      const file = join(machine.project, '.claude/settings.local.json')
+      const rules = await readFile(file, 'utf8')
+      assert.equal((await connect()).code, 0)
+      assert.equal(await readFile(file, 'utf8'), rules)
+      await machine.run(['disconnect'])
+      assert.deepEqual(await machine.listFiles(), before)
     }),
   )
 
@@ -147,6 +163,18 @@ describe('the record of connections', () => {
       const kept = [join(machine.configFolder, 'mine.tmp'), join(machine.configFolder, 'trusted.json.4712.tmp')]
       for (const file of [...left, ...kept]) await writeFile(file, agents.backend.token)
       for (const file of [...left, join(machine.configFolder, 'mine.tmp')]) await utimes(file, 1, 1)
+      // Under another HOME, the same project is written to under another lock.
+      for (const [name, started] of [
+        ['living', readStartTime(process.pid)],
+        ['ended', 'once'],
+      ] as const) {
+        const folder = join(machine.project, `.patchcord-00000000000${name === 'ended' ? 0 : 1}.tmp`)
+        await mkdir(folder)
+        const owner = JSON.stringify({ pid: process.pid, started, host: hostname() })
+        await writeFile(join(folder, '.gitignore'), `#${owner}\n*\n`)
+        await writeFile(join(folder, 'new'), agents.backend.token)
+        ;(name === 'ended' ? left : kept).push(folder)
+      }
       assert.equal((await connect()).code, 0)
       for (const file of left) await assert.rejects(stat(file), { code: 'ENOENT' })
       for (const file of kept) await stat(file)
@@ -187,6 +215,53 @@ describe('the record of connections', () => {
       const { code, stderr } = await connecting
       assert.equal(code, 0)
       assert.match(stderr, /^Waiting for another patchcord that is at work \(.*connections\.lock\)\.\n$/)
+    }),
+  )
+
+  for (const [what, make] of [
+    ['a symlink that leads nowhere', (lock: string) => symlink('nowhere', lock)],
+    ['a symlink to a file', (lock: string) => symlink(fileURLToPath(import.meta.url), lock)],
+    ['a named pipe', async (lock: string) => void execFileSync('mkfifo', [lock])],
+    ['a folder', (lock: string) => mkdir(lock)],
+  ] as const) {
+    test(
+      `a lock that is none is refused at once: ${what}`,
+      withMachine(async ({ machine, connect }) => {
+        await mkdir(machine.configFolder, { recursive: true, mode: 0o700 })
+        const lock = join(machine.configFolder, 'connections.lock')
+        await make(lock)
+        const { code, json } = await connect({}, '--json')
+        assert.deepEqual([code, json.error.code], [1, 'unsafe_file'])
+        assert.equal(json.error.message, `${lock} is not a file. Nothing was changed.`)
+        await lstat(lock)
+        assert.ok(!('/project/.mcp.json' in (await machine.listFiles())))
+      }),
+    )
+  }
+
+  test(
+    'a disk that is full leaves no lock behind that holds up the next connect',
+    withMachine(async ({ machine, connect }) => {
+      const patch = join(machine.root, 'patch.mjs')
+      const text = `import fs from 'node:fs'
+import { syncBuiltinESMExports } from 'node:module'
+const { open } = fs.promises
+fs.promises.open = async (file, ...rest) => {
+  const handle = await open(file, ...rest)
+  const full = () => Promise.reject(Object.assign(new Error('ENOSPC: no space left on device'), { code: 'ENOSPC' }))
+  if (String(file).endsWith('/connections.lock')) handle.writeFile = full
+  return handle
+}
+syncBuiltinESMExports()
+`
+      await writeFile(patch, text)
+      const before = await machine.listFiles()
+      const full = await connect({ env: { NODE_OPTIONS: `--import ${pathToFileURL(patch)}` } })
+      assert.equal(full.code, 1)
+      assert.match(full.stderr, /ENOSPC/)
+      assert.deepEqual(await machine.listFiles(), before)
+      const { code, stderr } = await connect()
+      assert.deepEqual([code, stderr], [0, ''])
     }),
   )
 

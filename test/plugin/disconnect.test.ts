@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { mkdir, rm } from 'node:fs/promises'
+import { mkdir, rename, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import type { Machine } from './command.ts'
@@ -93,6 +93,46 @@ describe('what disconnect says of each file is what it did', () => {
         '  removed .mcp.json, in which nothing else was left',
       ])
       assert.equal(await machine.read('.claude/settings.local.json'), '{ "permissions": { "allow": ["Bash(ls)"] } }')
+    }),
+  )
+})
+
+describe('disconnect in a folder that connect does not know', () => {
+  const { withMachine } = useServer()
+
+  test(
+    'names the folder that it knows where this one was renamed, and works once it has that name again',
+    withMachine(async ({ machine, connect }) => {
+      const [one, other] = ['one', 'other'].map((name) => join(machine.root, name)) as [string, string]
+      await mkdir(other)
+      assert.equal((await connect({ folder: other })).code, 0)
+      assert.equal((await connect()).code, 0)
+      await rename(machine.project, one)
+      const before = await machine.listFiles()
+      const { code, json } = await machine.run(['disconnect', '--json'], { folder: one })
+      assert.deepEqual([code, json.error.code], [1, 'not_connected'])
+      assert.match(
+        json.error.message,
+        /in \S+\/one under this name, but \.mcp\.json holds the entry of a folder that is gone/,
+      )
+      assert.ok(json.error.message.endsWith(`gone: ${machine.project}.`), json.error.message)
+      assert.deepEqual(await machine.listFiles(), before)
+      await rename(one, machine.project)
+      assert.equal((await machine.run(['disconnect'])).code, 0)
+      assert.equal((await machine.run(['disconnect'], { folder: other })).code, 0)
+      assert.deepEqual(await machine.listFiles(), {})
+    }),
+  )
+
+  test(
+    'says of an entry that was written by hand, or cannot be read, that connect has not written it',
+    withMachine(async ({ machine }) => {
+      for (const text of ['{ "mcpServers": { "patchcord": { "url": "https://x.example" } } }', '{', '[]']) {
+        await machine.write('.mcp.json', text)
+        const { code, stderr } = await machine.run(['disconnect'])
+        assert.equal(code, 1)
+        assert.match(stderr, /^patchcord: patchcord connect has written nothing in \S+\/project\. An entry .* by hand/)
+      }
     }),
   )
 })

@@ -38,12 +38,23 @@ export class FakeCodex {
 
   /** Fires one event; the hook's output, once it has ended. */
   async hook(event: string, thread: string, more: Record<string, unknown> = {}): Promise<string> {
+    const name = this.#start(event, thread, more, ';')
+    await eventually(() => existsSync(`${name}.done`))
+    return readFileSync(`${name}.out`, 'utf8')
+  }
+
+  /** Fires one event and does not wait, so that the hook of the next one runs beside it. */
+  hookLate(event: string, thread: string, more: Record<string, unknown> = {}): void {
+    this.#start(event, thread, more, '&')
+  }
+
+  #start(event: string, thread: string, more: Record<string, unknown>, separator: ';' | '&'): string {
     const name = join(this.#home.root, `hook-${this.child.pid}-${++this.#hooks}`)
     const input = { session_id: thread, cwd: this.#home.project, hook_event_name: event, ...more }
     writeFileSync(`${name}.json`, JSON.stringify(input))
-    this.child.stdin?.write(`"${process.execPath}" "${HOOK}" < ${name}.json > ${name}.out; echo > ${name}.done\n`)
-    await eventually(() => existsSync(`${name}.done`))
-    return readFileSync(`${name}.out`, 'utf8')
+    const command = `"${process.execPath}" "${HOOK}" < ${name}.json > ${name}.out`
+    this.child.stdin?.write(`${command} ${separator} echo > ${name}.done\n`)
+    return name
   }
 
   /** The first prompt of a thread and its answer, as in the interactive Codex: SessionStart comes with it. */

@@ -1,11 +1,14 @@
 import assert from 'node:assert/strict'
-import { lstatSync, readFileSync } from 'node:fs'
+import { lstatSync, mkdirSync, readFileSync, rmdirSync, rmSync, writeFileSync } from 'node:fs'
+import { createServer, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { describe, type TestContext, test } from 'node:test'
 import { isAlive } from '../../scripts/lib/surroundings.mjs'
-import { ScriptedServer } from '../helpers/scripted-server.ts'
+import { toIdentityKey } from '../../scripts/lib/tokens.mjs'
+import { errorAnswer, ScriptedServer } from '../helpers/scripted-server.ts'
 import { createThreadId, FakeCodex, listThreadFiles, readListenerPid, readQueued, readStatusNew } from './codex-fake.ts'
-import { eventually, Home, pause } from './listener-process.ts'
+import { entry, eventually, Home, pause, TOKEN } from './listener-process.ts'
 
 interface SetUp {
   isTrusted?: boolean
@@ -70,6 +73,29 @@ describe('the hook of Codex', { skip: process.platform !== 'linux' }, () => {
     await eventually(() => listThreadFiles(home).length === 0)
   })
 
+  test('a listener whose lock was replaced by a folder still wakes its thread, and ends with Codex', async (context) => {
+    const { server, home, codex, connected } = await setUp(context)
+    const thread = createThreadId()
+    await codex.startThread(thread)
+    await connected(1)
+    const pid = readListenerPid(home, thread)
+    const lock = join(home.runtime, 'patchcord', `subscribe_codex-thread_${thread}.pid`)
+    rmSync(lock)
+    mkdirSync(lock)
+    // Some rounds of the listener.
+    await pause(2_500)
+    server.deliver('alice')
+    await eventually(() => readQueued(home).length > 0)
+    await codex.kill()
+    await eventually(() => !isAlive(pid))
+    rmdirSync(lock)
+    const left = await home.listPidfiles()
+    assert.deepEqual(
+      left.filter((name) => name.endsWith('.pid')),
+      [],
+    )
+  })
+
   test('nothing is started, written or sent for a server that the user has not trusted', async (context) => {
     const { server, home, codex } = await setUp(context, { isTrusted: false })
     await codex.startThread(createThreadId())
@@ -129,6 +155,70 @@ describe('the hook of Codex', { skip: process.platform !== 'linux' }, () => {
     await eventually(() => readQueued(home).length > 0)
   })
 
+  test('a thread that ends and begins again has no more wakes than before', async (context) => {
+    const { server, home, codex, connected } = await setUp(context)
+    const file = join(home.runtime, 'patchcord', `wakes_${toIdentityKey({ base: server.origin, token: TOKEN })}.json`)
+    mkdirSync(join(home.runtime, 'patchcord'), { mode: 0o700 })
+    writeFileSync(file, JSON.stringify({ tokens: 1, at: Date.now() }), { mode: 0o600 })
+    const thread = createThreadId()
+    await codex.startThread(thread)
+    await connected(1)
+    server.deliver('alice')
+    await eventually(() => readQueued(home).length === 1)
+    await codex.turn(thread, readQueued(home)[0]?.slice(thread.length + 1) ?? '')
+    await codex.hook('SessionEnd', thread, { reason: 'other' })
+    await eventually(() => listThreadFiles(home).length === 0)
+    await codex.startThread(thread)
+    await connected(2)
+    server.deliver('bob')
+    await pause(3_000)
+    assert.equal(readQueued(home).length, 1)
+    assert.match(readFileSync(join(home.runtime, 'patchcord', `codex_${thread}.log`), 'utf8'), /held back for \d+ s/)
+  })
+
+  test('neither an agent whose token is refused nor a server that is away wakes a thread in which all was fetched', async (context) => {
+    const refusing = await new ScriptedServer({ inbox: () => errorAnswer(403, 'token_revoked') }).listen()
+    context.after(() => refusing.close())
+    const { server, home, codex, connected } = await setUp(context)
+    const away = 'http://127.0.0.1:1'
+    const servers = { patchcord: server.origin, 'patchcord-2': refusing.origin, 'patchcord-3': away }
+    await home.trust(...Object.values(servers))
+    const entries = Object.entries(servers).map(([name, origin]) => [name, entry(origin, TOKEN)])
+    await home.writeMcpJson({ mcpServers: Object.fromEntries(entries) })
+    const thread = createThreadId()
+    await codex.startThread(thread)
+    await connected(1)
+    await eventually(() => refusing.connections.some(({ topic }) => topic))
+    await codex.hook('UserPromptSubmit', thread, { prompt: 'work' })
+    server.deliver('alice')
+    refusing.connection.wake({ id: crypto.randomUUID(), from: 'mallory', to: 'bob' })
+    await eventually(() => readStatusNew(home) === 1)
+    server.pending.length = 0
+    await codex.hook('Stop', thread, { stop_hook_active: true })
+    await pause(4_000)
+    assert.deepEqual(readQueued(home), [])
+  })
+
+  test('a server that is slow to take the end of a turn still knows that the next turn runs', async (context) => {
+    const presence = await startSlowPresence(context)
+    const { home, codex } = await setUp(context)
+    await home.connect(presence.origin)
+    await home.trust(presence.origin)
+    const thread = createThreadId()
+    await codex.startThread(thread)
+    await eventually(() => presence.taken.at(-1) === 'idle')
+    await codex.hook('UserPromptSubmit', thread, { prompt: 'first' })
+    codex.hookLate('Stop', thread, { stop_hook_active: false })
+    const idles = presence.received.filter((state) => state === 'idle').length
+    await eventually(() => presence.received.filter((state) => state === 'idle').length > idles)
+    await codex.hook('UserPromptSubmit', thread, { prompt: 'second' })
+    await eventually(() => presence.taken.length === presence.received.length && presence.taken.at(-2) === 'idle')
+    assert.equal(presence.taken.at(-1), 'busy')
+    await pause(1_000)
+    const state = JSON.parse(readFileSync(join(home.runtime, 'patchcord', `codex_${thread}.json`), 'utf8')).state
+    assert.deepEqual([presence.taken.at(-1), state], ['busy', 'busy'])
+  })
+
   test('of two threads of a project, the one in which a person typed last is woken', async (context) => {
     const { server, home, codex, start, connected } = await setUp(context)
     const [first, second] = [createThreadId(), createThreadId()]
@@ -169,3 +259,30 @@ describe('the hook of Codex', { skip: process.platform !== 'linux' }, () => {
     await eventually(() => listThreadFiles(home).length === 0)
   })
 })
+
+/** A server that knows of presence alone, and takes a second over it when a turn has ended. */
+async function startSlowPresence(context: TestContext) {
+  const received: string[] = []
+  const taken: string[] = []
+  const server = createServer((request, response) => {
+    let text = ''
+    request.on('data', (part) => {
+      text += part
+    })
+    request.on('end', () => void answer(request.url === '/api/presence' ? JSON.parse(text).state : null, response))
+  })
+  const answer = async (state: string | null, response: ServerResponse) => {
+    if (state !== null) {
+      received.push(state)
+      if (state === 'idle') await pause(1_000)
+      taken.push(state)
+    }
+    response.end(JSON.stringify({ agent_id: 'bob', namespace_id: 'acme', pending: [] }))
+  }
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  context.after(() => {
+    server.closeAllConnections()
+    server.close()
+  })
+  return { received, taken, origin: `http://127.0.0.1:${(server.address() as AddressInfo).port}` }
+}

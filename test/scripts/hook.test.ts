@@ -260,7 +260,7 @@ describe('a session that starts', { concurrency: 4 }, () => {
       assertSilent(await runHook(home, event(name)), name)
     }
     const { text } = readContext(await runHook(home, event('SessionStart')))
-    assert.equal(text, 'Patchcord: token not trusted yet: run /patchcord:subscribe once or patchcord connect')
+    assert.equal(text, 'Patchcord: token not trusted yet: the user can run patchcord connect in a terminal')
     assert.equal(server.connectionCount, 0)
   })
 
@@ -271,7 +271,7 @@ describe('a session that starts', { concurrency: 4 }, () => {
       const result = await runHook(home, event(name))
       if (name !== 'SessionStart') assertSilent(result, name)
       else {
-        const text = 'Patchcord: server not trusted yet: run /patchcord:subscribe once or patchcord connect'
+        const text = 'Patchcord: server not trusted yet: the user can run patchcord connect in a terminal'
         assert.deepEqual(readContext(result), { event: name, text })
       }
     }

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict'
-import { chmod, rm } from 'node:fs/promises'
+import { chmod, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
 import { errorAnswer, type Script, ScriptedServer } from '../helpers/scripted-server.ts'
-import { entry, eventually, Home, OTHER_TOKEN, pause, TOKEN } from './listener-process.ts'
+import { entry, eventually, fillDisk, Home, OTHER_TOKEN, pause, TOKEN } from './listener-process.ts'
 
 const CONNECTED = /^subscribe: connected$/m
 
@@ -163,6 +163,55 @@ test('a final fault is told once; then it sleeps, silent, until .mcp.json change
   assert.equal(listener.lines.length, 1)
 })
 
+test('a disk that is full is a fault that passes: not a word on stdout, and it hears once there is space', async (context) => {
+  const { server, home, startAuto } = await setUp(context)
+  await home.trust(server.origin)
+  await home.connect(server.origin)
+  const space = join(home.root, 'space')
+  const listener = startAuto(fillDisk(space))
+  await listener.logged(/^subscribe: cannot write the pidfile: ENOSPC: no space left on device, write$/m, 4)
+  await listener.logged(/^subscribe: reconnecting in \d+ms$/m, 4)
+  assert.deepEqual([listener.isRunning, listener.stdout], [true, ''])
+  assert.deepEqual(await home.listPidfiles(), [])
+  await writeFile(space, '')
+  await listener.logged(CONNECTED)
+  server.deliver('alice')
+  await listener.line('PATCHCORD: 1 new from alice')
+  assert.equal(listener.lines.length, 1)
+})
+
+test('what another has put in the place of its runtime folder keeps it deaf only as long as it is there', async (context) => {
+  const { server, home, startAuto } = await setUp(context)
+  await home.trust(server.origin)
+  await home.connect(server.origin)
+  const folder = join(home.runtime, 'patchcord')
+  await writeFile(folder, 'not a folder')
+  const listener = startAuto()
+  await listener.logged(/^subscribe: cannot write the pidfile: runtime folder .* is not a folder$/m, 3)
+  assert.deepEqual([listener.isRunning, listener.stdout], [true, ''])
+  await rm(folder)
+  await listener.logged(CONNECTED)
+  assert.equal(listener.stdout, '')
+})
+
+test('a listener that stands by through such a fault takes over after it', async (context) => {
+  const { server, home, startAuto } = await setUp(context)
+  await home.trust(server.origin)
+  await home.connect(server.origin)
+  const first = startAuto()
+  await first.logged(CONNECTED)
+  const second = startAuto()
+  await second.logged(/standing by/)
+  const folder = join(home.runtime, 'patchcord')
+  await rm(folder, { recursive: true })
+  await writeFile(folder, 'not a folder')
+  await second.logged(/^subscribe: cannot write the pidfile: /m, 2)
+  await first.kill()
+  await rm(folder)
+  await second.logged(CONNECTED)
+  assert.equal(second.stdout, '')
+})
+
 test('an entry that is taken out is no longer listened for, a file that is being written changes nothing', async (context) => {
   const { server, home, startAuto } = await setUp(context)
   await home.trust(server.origin)
@@ -180,6 +229,19 @@ test('an entry that is taken out is no longer listened for, a file that is being
   await pause(400)
   await home.connect(server.origin)
   await listener.logged(CONNECTED, 2)
+})
+
+test('an agent that is trusted no longer is let go also while .mcp.json cannot be read', async (context) => {
+  const { server, home, startAuto } = await setUp(context)
+  await home.trust(server.origin)
+  await home.connect(server.origin)
+  const listener = startAuto()
+  await listener.logged(CONNECTED)
+  await home.writeMcpJson('{"mcpServers":')
+  await home.trust('https://elsewhere.example')
+  await eventually(() => server.connection.closeCode === 1000)
+  await home.hasNoPidfile()
+  assert.equal(listener.isRunning, true)
 })
 
 test('PATCHCORD_LISTEN=0 makes it sleep, as its end would start a turn', async (context) => {

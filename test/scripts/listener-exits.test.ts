@@ -1,13 +1,14 @@
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
-import { chmod, mkdir, readFile } from 'node:fs/promises'
+import { chmod, mkdir, readdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { errorAnswer, type Script, ScriptedServer } from '../helpers/scripted-server.ts'
-import { eventually, Home, type ListenerProcess, TOKEN } from './listener-process.ts'
+import { eventually, fillDisk, Home, type ListenerProcess, TOKEN } from './listener-process.ts'
 
 const CONNECTED = /^subscribe: connected$/m
+const ADVICE = 'mend that or set XDG_RUNTIME_DIR to another folder'
 const MISSING = '.mcp.json missing mcpServers.patchcord.url or Authorization'
 
 async function setUp(context: TestContext, script: Script = {}) {
@@ -135,7 +136,18 @@ test('a runtime folder that others can write is refused', { skip: process.platfo
   const folder = join(home.runtime, 'patchcord')
   await mkdir(folder)
   await chmod(folder, 0o777)
-  await assertFatal(home.start(), `runtime folder ${folder} is open to other users, it must be 0700`)
+  await assertFatal(home.start(), `runtime folder ${folder} is open to other users, it must be 0700: ${ADVICE}`)
+})
+
+test('a disk that is full is told in words of our own, with what to do, and leaves nothing behind', async (context) => {
+  const { home, server } = await setUp(context)
+  await home.connect(server.origin)
+  const text = "no space left for the listener's files: free some, then start the listener again"
+  const listener = home.start({ env: fillDisk(join(home.root, 'never')) })
+  assert.equal(await listener.exitCode(), 1)
+  assert.equal(listener.lines.length, 1)
+  assert.ok(listener.stdout.startsWith(`PATCHCORD: stopped: ${text} (${home.runtime}`), listener.stdout)
+  assert.deepEqual(await readdir(join(home.runtime, 'patchcord')), [])
 })
 
 test('a listener whose parent is gone ends with 0', { skip: process.platform === 'win32' }, async (context) => {

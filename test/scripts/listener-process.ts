@@ -201,6 +201,18 @@ export function preload(code: string): Record<string, string> {
   return { NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(code)}` }
 }
 
+/** As on a full disk: a file is made, and nothing can be written into it, until the file `space` is there. */
+export function fillDisk(space: string): Record<string, string> {
+  return preload(`
+    import fs from 'node:fs'
+    const { writeFileSync } = fs
+    fs.writeFileSync = (file, text, options) => {
+      if (fs.existsSync(${JSON.stringify(space)})) return writeFileSync(file, text, options)
+      writeFileSync(file, '', options)
+      throw Object.assign(new Error('ENOSPC: no space left on device, write'), { code: 'ENOSPC' })
+    }`)
+}
+
 /** Polls until the condition holds; fails with the message after a generous time. */
 export async function eventually(
   condition: () => boolean,

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
+import { existsSync } from 'node:fs'
 import { type TestContext, test } from 'node:test'
 import { toTrustId } from '../../scripts/lib/trust.mjs'
 import { type Script, ScriptedServer } from '../helpers/scripted-server.ts'
@@ -228,6 +229,24 @@ test('a listener started by hand records its identity as trusted, once, for its 
   await again.logged(CONNECTED)
   const other = toTrustId({ base: 'https://other.example', token: TOKEN })
   assert.deepEqual((await home.readTrusted()).sort(), [id, other].sort())
+})
+
+test('a listener that a model has started acts as trusted agents only, and trusts nobody', async (context) => {
+  const { server, home } = await setUp(context)
+  const env = { CLAUDECODE: '1' }
+  const refused = home.start({ env })
+  assert.equal(await refused.ended, 1)
+  assert.deepEqual(refused.lines, [
+    'PATCHCORD: stopped: server or token not trusted yet, run patchcord connect in a terminal',
+  ])
+  assert.equal(server.connectionCount, 0)
+  assert.equal(existsSync(home.trustFile), false)
+  await home.trust(server.origin)
+  await home.connect(server.origin)
+  const listener = home.start({ env })
+  await listener.logged(CONNECTED)
+  await listener.stop()
+  assert.deepEqual(await home.readTrusted(), [toTrustId({ base: server.origin, token: TOKEN })])
 })
 
 test('SIGINT and SIGTERM end with 0 and leave nothing behind', async (context) => {

@@ -39,6 +39,17 @@ test('a message that is heard of while the inbox answers is counted, though the 
   assert.equal(told.length, 3)
 })
 
+test('however many wakes come, no more are counted, or kept, than an inbox has room for', async (context) => {
+  const { folder, writer, heard, told } = await setUp(context)
+  for (let count = 0; count < 20_000; count++) heard.hear({ id: `id-${count}`, from: 'alice' })
+  writer.end()
+  assert.equal((await readStatus(folder, identity))?.new, 1_000)
+  heard.compare(Array.from({ length: 900 }, (_, index) => ({ id: `waiting-${index}`, from: 'carol' })))
+  writer.end()
+  assert.equal((await readStatus(folder, identity))?.new, 1_000)
+  assert.equal(told.length, 20_001)
+})
+
 test('a file that cannot be written is complained of once, and the listener hears on', async (context) => {
   const { folder, logs, writer, heard, told } = await setUp(context)
   writer.end()
