@@ -24,8 +24,8 @@ export const verb: Verb = {
   help: `patchcord connect --server URL [--token-stdin] [--env NAME] [--allow] [--replace]
 
 Makes this folder an agent of a server: asks for the agent's token (or takes it from stdin or PATCHCORD_TOKEN, or keeps the
-one of this folder), checks it with the server, and only then writes ${FILE}, trusts this agent of the server, and keeps ${FILE} out of git.
-patchcord disconnect undoes it.
+one of this folder), checks it with the server, and only then writes ${FILE}, trusts this agent of the server, and keeps
+${FILE} out of git. patchcord disconnect undoes it.
 
   --token-stdin  the token is on stdin
   --env NAME     ${FILE} names the variable NAME instead of holding the token

@@ -1,6 +1,6 @@
 /** The one place that reads the environment: what the listener was told, as one frozen object. */
 import { getBuiltin } from './node.mjs'
-import { isRecord } from './text.mjs'
+import { parseObject } from './text.mjs'
 
 const { hostname, tmpdir, userInfo } = getBuiltin('os')
 const { isAbsolute, join } = getBuiltin('path')
@@ -85,14 +85,15 @@ export function readSettings(env = process.env) {
   const token = env.PATCHCORD_TOKEN || undefined
   const pair = url !== undefined && token !== undefined ? { url, token } : null
   const clientPid = Number(env.CLAUDE_PID)
+  const isInClaudeCode = env.CLAUDECODE === '1'
   return Object.freeze({
     isListening: env.PATCHCORD_LISTEN !== '0',
     pair,
     warning: url !== undefined && pair === null ? 'PATCHCORD_URL without PATCHCORD_TOKEN is ignored' : null,
     lookup: (/** @type {string} */ name) => env[name],
     session: toLabel(env.CLAUDE_CODE_SESSION_ID || `pid-${process.pid}-${Date.now().toString(36)}`),
-    client: env.CLAUDECODE === '1' ? 'claude-code' : 'listener',
-    isStartedByModel: env.CLAUDECODE === '1',
+    client: isInClaudeCode ? 'claude-code' : 'listener',
+    isStartedByModel: isInClaudeCode,
     machine: toLabel(hostname()),
     clientPid: Number.isInteger(clientPid) && clientPid > 1 ? clientPid : null,
     runtimeFolders: listRuntimeFolders(env),
@@ -144,21 +145,11 @@ function findHome() {
  * @returns {Times}
  */
 function readTimes(json) {
-  const overrides = parseObject(json ?? '')
+  const overrides = parseObject(json ?? '') ?? {}
   /** @type {Record<string, unknown>} */
   const times = { ...TIMES }
   for (const [name, value] of Object.entries(overrides)) {
     if (name in TIMES && (typeof value === 'number' || Array.isArray(value))) times[name] = value
   }
   return /** @type {Times} */ (Object.freeze(times))
-}
-
-/** @param {string} text @returns {Record<string, unknown>} */
-function parseObject(text) {
-  try {
-    const json = /** @type {unknown} */ (JSON.parse(text))
-    return isRecord(json) ? json : {}
-  } catch {
-    return {}
-  }
 }

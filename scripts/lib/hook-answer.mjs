@@ -2,7 +2,6 @@
  * What each event of a client means: presence for the server, and notices for the model. Acts as trusted identities only, as
  * `--auto` does, and asks them for nothing that the listener of the project has written down.
  */
-
 import { isHumanPrompt, toLabel } from './hook-input.mjs'
 import { HookServers } from './hook-server.mjs'
 import { discoverIdentities } from './mcp-json.mjs'

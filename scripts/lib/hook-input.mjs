@@ -1,6 +1,6 @@
 /** What a client tells its hook, on stdin. */
 import { getBuiltin, monotonicMs } from './node.mjs'
-import { isRecord } from './text.mjs'
+import { parseObject } from './text.mjs'
 
 const { fstatSync, readSync } = getBuiltin('fs')
 
@@ -38,10 +38,10 @@ export function readInput() {
     // would otherwise be parsed at each of them.
     if (chunk.length === CHUNK_BYTES || length < 2 * parsedLength || !endsWithBrace(chunk)) continue
     parsedLength = length
-    const event = parseEvent(chunks)
+    const event = parseObject(Buffer.concat(chunks).toString('utf8'))
     if (event !== null) return event
   }
-  return parseEvent(chunks)
+  return parseObject(Buffer.concat(chunks).toString('utf8'))
 }
 
 /**
@@ -79,16 +79,6 @@ function readChunk(deadline) {
 /** @param {Buffer} chunk */
 function endsWithBrace(chunk) {
   return chunk.at(-1) === CLOSING_BRACE || (chunk.at(-1) === 0x0a && chunk.at(-2) === CLOSING_BRACE)
-}
-
-/** @param {Buffer[]} chunks @returns {Record<string, unknown> | null} */
-function parseEvent(chunks) {
-  try {
-    const event = /** @type {unknown} */ (JSON.parse(Buffer.concat(chunks).toString('utf8')))
-    return isRecord(event) ? event : null
-  } catch {
-    return null
-  }
 }
 
 /** @param {unknown} prompt @returns {boolean} */

@@ -1,5 +1,4 @@
 /** What a hook asks servers for, within a time that nobody notices, and without a word where no answer comes. */
-
 import { createHttpClient } from './http.mjs'
 import { monotonicMs } from './node.mjs'
 import { isName, isRecord } from './text.mjs'

@@ -3,7 +3,7 @@
  * and a call every 30 s would find most kept connections closed by somebody between here and the server.
  */
 import { createBody, HeadReader, openSocket, readRetryAfter, writeHead } from './http-wire.mjs'
-import { isRecord } from './text.mjs'
+import { parseObject } from './text.mjs'
 
 /** The largest answer is an inbox of 1,000 pending ids, about 150 kB. */
 const ANSWER_BYTES_MAX = 1024 * 1024
@@ -162,14 +162,4 @@ class Exchange {
 /** @param {import('node:net').Socket} socket of node:tls */
 function readSession(socket) {
   return /** @type {import('node:tls').TLSSocket} */ (socket).getSession()
-}
-
-/** @param {string} text */
-function parseObject(text) {
-  try {
-    const json = /** @type {unknown} */ (JSON.parse(text))
-    return isRecord(json) ? json : null
-  } catch {
-    return null
-  }
 }

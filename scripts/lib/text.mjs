@@ -39,3 +39,13 @@ export function describeError(error) {
 export function isRecord(value) {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
+
+/** @param {string} text @returns {Record<string, unknown> | null} null: no JSON, or no object */
+export function parseObject(text) {
+  try {
+    const json = /** @type {unknown} */ (JSON.parse(text))
+    return isRecord(json) ? json : null
+  } catch {
+    return null
+  }
+}

@@ -4,7 +4,7 @@
  * else at a server that the user knows.
  */
 import { getBuiltin } from './node.mjs'
-import { isRecord } from './text.mjs'
+import { parseObject } from './text.mjs'
 import { toIdentityKey } from './tokens.mjs'
 
 const fs = getBuiltin('fs')
@@ -22,21 +22,7 @@ export function toTrustId(identity) {
  * @returns {Set<string>} empty when the file is missing, damaged, or could have been written by somebody else
  */
 export function readTrusted(file) {
-  try {
-    const handle = fs.openSync(file, 'r')
-    try {
-      const stats = fs.fstatSync(handle)
-      const isMine = process.getuid === undefined || stats.uid === process.getuid()
-      const isPrivate = process.platform === 'win32' || (stats.mode & 0o022) === 0
-      if (!stats.isFile() || !isMine || !isPrivate || stats.size > FILE_BYTES_MAX) return new Set()
-      return listTrusted(parseRecord(fs.readFileSync(handle, 'utf8')))
-    } finally {
-      fs.closeSync(handle)
-    }
-  } catch {
-    // Unreadable is the same as nothing recorded: the user starts the listener by hand once more.
-    return new Set()
-  }
+  return listTrusted(readRecord(file))
 }
 
 /** @param {Record<string, unknown>} json @returns {Set<string>} */
@@ -44,13 +30,34 @@ function listTrusted({ trusted }) {
   return new Set(Array.isArray(trusted) ? trusted.filter((id) => typeof id === 'string') : [])
 }
 
+/** @param {string} file @returns {Record<string, unknown>} */
+function readRecord(file) {
+  try {
+    // O_NONBLOCK: a named pipe in its place must not hold us for ever.
+    const handle = fs.openSync(file, fs.constants.O_RDONLY | (fs.constants.O_NONBLOCK ?? 0))
+    try {
+      const stats = fs.fstatSync(handle)
+      const isMine = process.getuid === undefined || stats.uid === process.getuid()
+      const isPrivate = process.platform === 'win32' || (stats.mode & 0o022) === 0
+      if (!stats.isFile() || !isMine || !isPrivate || stats.size > FILE_BYTES_MAX) return {}
+      return parseObject(fs.readFileSync(handle, 'utf8')) ?? {}
+    } finally {
+      fs.closeSync(handle)
+    }
+  } catch {
+    // Unreadable is the same as nothing recorded: the user connects once more.
+    return {}
+  }
+}
+
 /**
  * Adds an identity; 0600, written through a temporary file in the same folder.
  * @param {string} file @param {string} id as toTrustId makes it
  */
 export function recordTrust(file, id) {
-  const known = readTrusted(file)
-  if (!known.has(id)) write(file, { ...readRecord(file), trusted: [...known, id].sort() })
+  const json = readRecord(file)
+  const known = listTrusted(json)
+  if (!known.has(id)) write(file, { ...json, trusted: [...known, id].sort() })
 }
 
 /**
@@ -58,11 +65,11 @@ export function recordTrust(file, id) {
  * @param {string} file @param {string} id as toTrustId makes it
  */
 export function forgetTrust(file, id) {
-  const known = readTrusted(file)
+  const json = readRecord(file)
+  const known = listTrusted(json)
   if (!known.delete(id)) return
-  const json = { ...readRecord(file), trusted: [...known].sort() }
   if (known.size === 0 && Object.keys(json).length === 1) fs.rmSync(file)
-  else write(file, json)
+  else write(file, { ...json, trusted: [...known].sort() })
 }
 
 /** @param {string} file @param {Record<string, unknown>} json */
@@ -75,24 +82,5 @@ function write(file, json) {
     fs.renameSync(temporary, file)
   } finally {
     fs.rmSync(temporary, { force: true })
-  }
-}
-
-/** What else the file says. @param {string} file @returns {Record<string, unknown>} */
-function readRecord(file) {
-  try {
-    return parseRecord(fs.readFileSync(file, 'utf8'))
-  } catch {
-    return {}
-  }
-}
-
-/** @param {string} text @returns {Record<string, unknown>} */
-function parseRecord(text) {
-  try {
-    const json = /** @type {unknown} */ (JSON.parse(text))
-    return isRecord(json) ? json : {}
-  } catch {
-    return {}
   }
 }

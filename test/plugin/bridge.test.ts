@@ -180,13 +180,19 @@ describe('the stdio bridge', () => {
     assert.ok(!`${refused.text}${stderr()}`.includes(agents.alice.token))
   })
 
-  test('ends when the host closes its stdin, also while a call stands', async () => {
+  /** The bridge as a host starts it that writes each line itself. */
+  async function startRaw() {
     const bridge = machine.start(['mcp'], { env: { PATCHCORD_URL: app.url, PATCHCORD_TOKEN: agents.alice.token } })
     const say = (message: object) => bridge.child.stdin?.write(`${JSON.stringify({ jsonrpc: '2.0', ...message })}\n`)
     const clientInfo = { name: 'host', version: '1' }
     say({ id: 1, method: 'initialize', params: { protocolVersion: '2025-06-18', capabilities: {}, clientInfo } })
     await eventually(() => bridge.output.stdout.includes('"id":1'), 'initialize is answered')
     say({ method: 'notifications/initialized' })
+    return { bridge, say }
+  }
+
+  test('ends when the host closes its stdin, also while a call stands', async () => {
+    const { bridge, say } = await startRaw()
     const params = { name: 'wait_for_message', arguments: { timeout_seconds: 200 }, _meta: { progressToken: 'p' } }
     say({ id: 2, method: 'tools/call', params })
     await eventually(() => bridge.output.stdout.includes('notifications/progress'), 'the call stands')
@@ -198,16 +204,11 @@ describe('the stdio bridge', () => {
   })
 
   test('ends although the host has stopped to read', async () => {
-    const bridge = machine.start(['mcp'], { env: { PATCHCORD_URL: app.url, PATCHCORD_TOKEN: agents.alice.token } })
-    const say = (message: object) => bridge.child.stdin?.write(`${JSON.stringify({ jsonrpc: '2.0', ...message })}\n`)
-    const clientInfo = { name: 'host', version: '1' }
-    say({ id: 1, method: 'initialize', params: { protocolVersion: '2025-06-18', capabilities: {}, clientInfo } })
-    await eventually(() => bridge.output.stdout.includes('"id":1'), 'initialize is answered')
-    say({ method: 'notifications/initialized' })
+    const { bridge, say } = await startRaw()
     bridge.child.stdout?.pause()
     for (let id = 2; id < 100; id++) say({ id, method: 'tools/list' })
     bridge.child.stdin?.end()
-    const [code] = await once(bridge.child, 'exit')
+    const [code] = await once(bridge.child, 'exit', { signal: AbortSignal.timeout(30_000) })
     assert.equal(code, 0)
     bridge.child.stdout?.resume()
     await bridge.ended

@@ -18,6 +18,16 @@ async function setUp(context: TestContext, script: Script = {}) {
   return { server, home, startAuto }
 }
 
+/** One that listens for the one agent of its project. */
+async function setUpListening(context: TestContext, script: Script = {}) {
+  const { server, home, startAuto } = await setUp(context, script)
+  await home.trust(server.origin)
+  await home.connect(server.origin)
+  const listener = startAuto()
+  await listener.logged(CONNECTED)
+  return { server, home, startAuto, listener }
+}
+
 test('without a configuration it sleeps in silence, and wakes up when one comes', async (context) => {
   const { server, home, startAuto } = await setUp(context)
   await home.trust(server.origin)
@@ -130,11 +140,7 @@ test('once a listener was started by hand, it speaks to that server', async (con
 })
 
 test('it stands by, silent, and takes over when the other listener is killed', async (context) => {
-  const { server, home, startAuto } = await setUp(context)
-  await home.trust(server.origin)
-  await home.connect(server.origin)
-  const first = startAuto()
-  await first.logged(CONNECTED)
+  const { server, home, startAuto, listener: first } = await setUpListening(context)
   const second = startAuto()
   await second.logged(/standing by/)
   server.deliver('alice')
@@ -195,11 +201,7 @@ test('what another has put in the place of its runtime folder keeps it deaf only
 })
 
 test('a listener that stands by through such a fault takes over after it', async (context) => {
-  const { server, home, startAuto } = await setUp(context)
-  await home.trust(server.origin)
-  await home.connect(server.origin)
-  const first = startAuto()
-  await first.logged(CONNECTED)
+  const { home, startAuto, listener: first } = await setUpListening(context)
   const second = startAuto()
   await second.logged(/standing by/)
   const folder = join(home.runtime, 'patchcord')
@@ -213,11 +215,7 @@ test('a listener that stands by through such a fault takes over after it', async
 })
 
 test('an entry that is taken out is no longer listened for, a file that is being written changes nothing', async (context) => {
-  const { server, home, startAuto } = await setUp(context)
-  await home.trust(server.origin)
-  await home.connect(server.origin)
-  const listener = startAuto()
-  await listener.logged(CONNECTED)
+  const { server, home, listener } = await setUpListening(context)
   await home.writeMcpJson('{"mcpServers":')
   await pause(600)
   assert.equal(server.connection.closeCode, null)
@@ -232,11 +230,7 @@ test('an entry that is taken out is no longer listened for, a file that is being
 })
 
 test('an agent that is trusted no longer is let go also while .mcp.json cannot be read', async (context) => {
-  const { server, home, startAuto } = await setUp(context)
-  await home.trust(server.origin)
-  await home.connect(server.origin)
-  const listener = startAuto()
-  await listener.logged(CONNECTED)
+  const { server, home, listener } = await setUpListening(context)
   await home.writeMcpJson('{"mcpServers":')
   await home.trust('https://elsewhere.example')
   await eventually(() => server.connection.closeCode === 1000)

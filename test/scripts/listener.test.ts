@@ -235,6 +235,7 @@ test('a listener that a model has started acts as trusted agents only, and trust
   const { server, home } = await setUp(context)
   const env = { CLAUDECODE: '1' }
   const refused = home.start({ env })
+  await eventually(() => !refused.isRunning)
   assert.equal(await refused.ended, 1)
   assert.deepEqual(refused.lines, [
     'PATCHCORD: stopped: server or token not trusted yet, run patchcord connect in a terminal',

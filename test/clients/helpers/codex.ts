@@ -274,7 +274,9 @@ async function waitForIdleThread(world: World, since: number): Promise<void> {
   )
 }
 
-/** Wakes of new threads, ten each. `args` are Codex's: none with its daemon, whose hooks a person has then to review. */
+/**
+ * Wakes of new threads, ten each, as if hours lay between them: what the agent has left of its wakes is forgotten. `args` are Codex's: none with its daemon, whose hooks a person has then to review.
+ */
 export async function measureCodexWakes(
   scene: CodexScene,
   count: number,
@@ -291,9 +293,18 @@ export async function measureCodexWakes(
     await scene.world.waitForWakeable('backend')
     for (let wakes = 0; wakes < WAKES_PER_THREAD && times.length < count; wakes++)
       times.push(await wakeCodexOnce(scene))
-    if (times.length < count) await session.quit()
+    if (times.length < count) {
+      await session.quit()
+      await forgetWakes(scene.world)
+    }
   }
   return times
+}
+
+async function forgetWakes(world: World): Promise<void> {
+  const folder = join(world.runtime, 'patchcord')
+  const budgets = (await readdir(folder)).filter((name) => /^wakes_\w+\.json$/.test(name))
+  await Promise.all(budgets.map((name) => rm(join(folder, name))))
 }
 
 /** Ends the daemon that an interactive Codex has left behind, and removes its sockets, which lie outside of CODEX_HOME. */
