@@ -1,0 +1,137 @@
+import type { ChildProcess } from 'node:child_process'
+import { once } from 'node:events'
+import { readFileSync } from 'node:fs'
+import { connect } from 'node:net'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { stopChild } from '../../../test/helpers/processes.ts'
+import { type Clock, endsWithin, hasEnded, ROOT, spawnProgram } from './programs.ts'
+
+/** One of the two instances, as an init system keeps it: what has ended is started again until it listens. */
+
+const START_TIMEOUT_MS = 60_000
+const POLL_MS = 20
+const AGAIN_MS = 100
+/** Draining has 7 s and Postgres' share 2 s; a machine under load needs some more. */
+const END_MS_MAX = 15_000
+const LOG_CHARACTERS_SHOWN = 3_000
+
+export interface ServerPlace {
+  name: string
+  port: number
+  folder: string
+  env: Record<string, string>
+  clock: Clock
+}
+
+export class RunServer {
+  readonly name: string
+  readonly port: number
+  readonly clock: Clock
+  readonly #place: ServerPlace
+  readonly #problems: string[]
+  #child: ChildProcess | null = null
+
+  constructor(place: ServerPlace, problems: string[]) {
+    this.name = place.name
+    this.port = place.port
+    this.clock = place.clock
+    this.#place = place
+    this.#problems = problems
+  }
+
+  get pid(): number {
+    return this.#child?.pid ?? 0
+  }
+
+  /** The last lines that it wrote. */
+  get log(): string {
+    return readFileSync(this.#logFile, 'utf8').slice(-LOG_CHARACTERS_SHOWN)
+  }
+
+  get #logFile(): string {
+    return join(this.#place.folder, `${this.name}.log`)
+  }
+
+  /** Resolves when it listens. While its database is away a server does not start, so it is tried again. */
+  async start(): Promise<void> {
+    const deadline = performance.now() + START_TIMEOUT_MS
+    while (!(await this.#tryStart(deadline))) {
+      if (performance.now() > deadline) throw new Error(`${this.name} does not start:\n${this.log}`)
+      await sleep(AGAIN_MS)
+    }
+  }
+
+  async kill(): Promise<void> {
+    const child = this.#take()
+    if (child !== null) await stopChild(child, 'SIGKILL')
+  }
+
+  /** Asks it to end, as for an update; it must drain and end with 0. */
+  async end(): Promise<void> {
+    const child = this.#take()
+    if (child === null) return
+    child.kill('SIGTERM')
+    if (!(await endsWithin(child, END_MS_MAX))) {
+      this.#problems.push(`${this.name} did not end within ${END_MS_MAX / 1000} s of SIGTERM:\n${this.log}`)
+      await stopChild(child, 'SIGKILL')
+    } else if (child.exitCode !== 0) {
+      this.#problems.push(`${this.name} ended with ${child.exitCode ?? child.signalCode} after SIGTERM:\n${this.log}`)
+    }
+  }
+
+  pause(): void {
+    this.#child?.kill('SIGSTOP')
+  }
+
+  resume(): void {
+    this.#child?.kill('SIGCONT')
+  }
+
+  #take(): ChildProcess | null {
+    const child = this.#child
+    this.#child = null
+    return child
+  }
+
+  async #tryStart(deadline: number): Promise<boolean> {
+    const { env, clock, port } = this.#place
+    const child = spawnProgram({
+      script: 'dist/server/main.js',
+      cwd: ROOT,
+      env: { ...env, ...clock.environment, PORT: String(port) },
+      stdout: null,
+      logFile: this.#logFile,
+    })
+    while (!hasEnded(child) && performance.now() < deadline) {
+      if (await takesConnections(port)) {
+        this.#child = child
+        this.#watch(child)
+        return true
+      }
+      await sleep(POLL_MS)
+    }
+    await stopChild(child, 'SIGKILL')
+    return false
+  }
+
+  /** Nothing but a signal of ours may end it. */
+  #watch(child: ChildProcess): void {
+    void once(child, 'exit').then(([code, signal]) => {
+      if (this.#child !== child) return
+      this.#problems.push(`${this.name} ended by itself (${code ?? signal}):\n${this.log}`)
+      this.#child = null
+      void this.start()
+    })
+  }
+}
+
+async function takesConnections(port: number): Promise<boolean> {
+  const socket = connect(port, '127.0.0.1')
+  const isOpen = await new Promise<boolean>((resolve) => {
+    socket.once('connect', () => resolve(true))
+    socket.once('error', () => resolve(false))
+  })
+  socket.destroy()
+  return isOpen
+}
