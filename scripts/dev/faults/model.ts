@@ -253,7 +253,7 @@ function judgeNotified(agent: string, account: Account, steps: Map<string, Step[
 function judgeLines(agent: string, account: Account, { fresh }: Found, verdict: Verdict): void {
   const over = account.overAnnounced
   if (over > 0) say(verdict, 'doubled', over, `${agent}'s listener announced ${over} more than there were`)
-  const missing = fresh.length - (account.life?.announced ?? 0)
+  const missing = new Set(fresh.map(({ id }) => id)).size - (account.life?.announced ?? 0)
   if (missing > 0)
     say(verdict, 'missed', missing, `${missing} new messages of ${agent} were not announced in its listener's life`)
 }

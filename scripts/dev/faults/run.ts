@@ -1,3 +1,4 @@
+import { setMaxListeners } from 'node:events'
 import { createRandom } from '../soak-actors.ts'
 import type { Kind } from './kinds.ts'
 import { findLeftovers } from './leftovers.ts'
@@ -102,6 +103,8 @@ async function breakAndHeal(schedule: Schedule, play: Play, ms: number, stopped:
   stopped.addEventListener('abort', end)
   const endingTraffic = new AbortController()
   const failing = new AbortController()
+  // Every sender and reader waits for it.
+  setMaxListeners(0, endingTraffic.signal)
   const traffic = Promise.all(play(endingTraffic.signal, failing.signal))
   traffic.catch(() => undefined)
   try {

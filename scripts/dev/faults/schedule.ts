@@ -22,7 +22,9 @@ export class Schedule {
   readonly counts = new Map<string, number>()
   readonly #kinds: Kind[]
   readonly #stage: Stage
+  readonly #gapMs: readonly [number, number]
   readonly #draws: Random
+  readonly #gaps: Random
   readonly #randomOf: Map<string, Random>
   readonly #held = new Set<Lock>()
   #deck: Kind[] = []
@@ -30,10 +32,12 @@ export class Schedule {
   readonly #running = new Set<Promise<void>>()
   #failure: unknown = null
 
-  constructor(kinds: Kind[], stage: Stage, seed: number) {
+  constructor(kinds: Kind[], stage: Stage, seed: number, gapMs: readonly [number, number] = GAP_MS) {
+    this.#gapMs = gapMs
     this.#kinds = kinds
     this.#stage = stage
     this.#draws = createRandom(seed, 'kinds')
+    this.#gaps = createRandom(seed, 'gaps')
     this.#randomOf = new Map(kinds.map(({ name }) => [name, createRandom(seed, name)]))
     for (const { name } of kinds) this.counts.set(name, 0)
   }
@@ -47,7 +51,7 @@ export class Schedule {
     while (!signal.aborted) {
       if (this.#waiting.length < WAITING_MAX) this.#waiting.push(this.#drawNext())
       this.#startWaiting()
-      await pause(draw(this.#draws, GAP_MS), signal)
+      await pause(draw(this.#gaps, this.#gapMs), signal)
       if (this.#failure !== null) throw this.#failure
     }
     // They keep their places at the top of the deck.
