@@ -24,11 +24,12 @@ describe('the network of a faults run', () => {
     }).listen(0, '127.0.0.1')
     await once(server, 'listening')
     const ports = [await findFreePort(), (server.address() as AddressInfo).port]
+    const places = ports.map((each) => ({ host: '127.0.0.1', port: each }))
     network = new Network(
-      () => [...ports],
+      () => [...places],
       () => 0.5,
     )
-    port = Number(new URL(await network.open()).port)
+    port = await network.open()
   })
   afterEach(async () => {
     await network.close()

@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { issueToken, revokeToken } from '../../../server/domain/tokens.ts'
 import type { Random } from '../soak-actors.ts'
 import { whyNoFullDisk } from './postgres.ts'
+import type { Network } from './proxy.ts'
 import type { Stage, StageAgent } from './stage.ts'
 import { draw, drawOne } from './traffic.ts'
 
@@ -20,6 +21,8 @@ const CLOCK_MS = [1_000, 5_000] as const
 const CLOCK_OFF_MS = [5_000, 3_600_000] as const
 const FULL_MS = [300, 1_500] as const
 const HALF_OPEN_MS = 2_000
+/** So many of the faults of the network are between the servers and their database. */
+const DATABASE_SHARE = 0.25
 const TICKET_SECONDS = 10
 const TICKET_WAIT_MS = 4_000
 const POLL_MS = 50
@@ -63,7 +66,6 @@ function ofListener(
 }
 
 const LISTENER = (name: string): Lock[] => [`listener ${name}`]
-const NETWORK = (name: string): Lock[] => [`network ${name}`]
 
 const killServer: Kind = {
   name: 'server killed',
@@ -200,13 +202,28 @@ const listenerClock = ofListener(
   },
 )
 
-const halfOpen = ofListener('half-open sockets', NETWORK, async ({ network }) => {
+/** Between an agent and the servers, or between the servers and their database. */
+function ofNetwork(name: string, act: (network: Network, random: Random) => Promise<boolean>): Kind {
+  return {
+    name,
+    draw({ agents, postgres }, random) {
+      const agent = drawOne(random, agents)
+      const isDatabase = random() < DATABASE_SHARE
+      return {
+        locks: [`network ${isDatabase ? 'database' : agent.name}`],
+        run: () => act(isDatabase ? postgres.network : agent.network, random),
+      }
+    },
+  }
+}
+
+const halfOpen = ofNetwork('half-open sockets', async (network) => {
   const count = network.silence()
   if (count > 0) await sleep(HALF_OPEN_MS)
   return count > 0
 })
 
-const delays = ofListener('delays', NETWORK, async ({ network }, random) => {
+const delays = ofNetwork('delays', async (network, random) => {
   const ms = draw(random, SLOW_MS)
   network.delay(() => draw(random, SLOW_PIECE_MS))
   await sleep(ms)
@@ -214,11 +231,11 @@ const delays = ofListener('delays', NETWORK, async ({ network }, random) => {
   return true
 })
 
-const cutAnswers = ofListener('answers cut off', NETWORK, async ({ network }, random) => {
+const cutAnswers = ofNetwork('answers cut off', async (network, random) => {
   return (await network.spoil('cut', draw(random, SPOIL_COUNT), SPOIL_MS)) > 0
 })
 
-const loseAnswers = ofListener('answers lost', NETWORK, async ({ network }, random) => {
+const loseAnswers = ofNetwork('answers lost', async (network, random) => {
   const fault = random() < 0.5 ? 'lose' : 'lose in silence'
   return (await network.spoil(fault, draw(random, SPOIL_COUNT), SPOIL_MS)) > 0
 })

@@ -4,9 +4,10 @@ import { mkdir, open, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { promisify } from 'node:util'
-import { connect, type Sql } from '../../../server/db/connect.ts'
+import { type ConnectionTarget, connect, type Sql } from '../../../server/db/connect.ts'
 import { type Embedded, startEmbedded } from '../../../server/db/embedded/index.ts'
-import { openDatabaseUrl } from '../../../test/helpers/program.ts'
+import type { Random } from '../soak-actors.ts'
+import { Network, type Place } from './proxy.ts'
 
 /** The run's own Postgres: it can be killed (and comes back by itself), and its disk can be full. */
 
@@ -33,32 +34,32 @@ export function whyNoFullDisk(): string | null {
 }
 
 export class RunPostgres {
+  /** Between it and the servers. */
+  readonly network: Network
+  /** As the servers reach it. */
+  readonly url: string
   readonly #dataDir: string
   readonly #embedded: Embedded
   readonly #admin: Sql
-  readonly #door: { url: string; close(): Promise<void> }
   readonly #ballast: string
 
-  private constructor(dataDir: string, embedded: Embedded, door: { url: string; close(): Promise<void> }) {
+  private constructor(dataDir: string, embedded: Embedded, network: Network, port: number) {
     this.#dataDir = dataDir
     this.#embedded = embedded
-    this.#door = door
+    this.network = network
+    this.url = toUrl(embedded.api, port)
     this.#ballast = join(dataDir, 'ballast')
     this.#admin = connect(embedded.admin, { max: 2, applicationName: 'faults' })
   }
 
-  static async start(folder: string, log: (line: string) => void): Promise<RunPostgres> {
+  static async start(folder: string, random: Random): Promise<RunPostgres> {
     const dataDir = join(folder, 'data')
     await mkdir(dataDir, { mode: 0o711 })
     if (whyNoFullDisk() === null)
       await run('mount', ['-t', 'tmpfs', '-o', `size=${DISK_MIB}m,mode=711`, 'tmpfs', dataDir])
-    const embedded = await startEmbedded({ dataDir, settings: SETTINGS, log })
-    return new RunPostgres(dataDir, embedded, await openDatabaseUrl(embedded.api))
-  }
-
-  /** For the servers. */
-  get url(): string {
-    return this.#door.url
+    const embedded = await startEmbedded({ dataDir, settings: SETTINGS, log: () => {} })
+    const network = new Network(() => [toPlace(embedded.api)], random)
+    return new RunPostgres(dataDir, embedded, network, await network.open())
   }
 
   /** As the operator; repeated until the database answers, so what it does must bear that. */
@@ -104,16 +105,10 @@ export class RunPostgres {
 
   async stop(): Promise<void> {
     await this.#admin.end({ timeout: 1 })
-    await this.#door.close()
+    await this.network.close()
     await this.#embedded.stop()
     if (existsSync(this.#ballast)) rmSync(this.#ballast)
     if (whyNoFullDisk() === null) await run('umount', [this.#dataDir])
-  }
-
-  /** For a run that ends before it can stop: Postgres has a session of its own and would live on. */
-  async abandon(): Promise<void> {
-    const pid = await this.#readPid()
-    if (pid !== null) process.kill(pid, 'SIGKILL')
   }
 
   async #readPid(): Promise<number | null> {
@@ -141,6 +136,21 @@ export class RunPostgres {
       return false
     }
   }
+}
+
+/** As a URL, which names TCP only. */
+function toUrl(target: ConnectionTarget, port: number): string {
+  if ('url' in target) throw new Error('the embedded Postgres has no URL')
+  const url = new URL(`postgres://127.0.0.1:${port}/${target.database}`)
+  url.username = target.user
+  url.password = target.password
+  return url.href
+}
+
+function toPlace(target: ConnectionTarget): Place {
+  if ('url' in target) throw new Error('the embedded Postgres has no URL')
+  const { host, port } = target
+  return host.startsWith('/') ? { path: `${host}/.s.PGSQL.${port}` } : { host, port }
 }
 
 /** As long as Postgres is away, comes back, or has no room. */

@@ -3,8 +3,8 @@ import { type AddressInfo, connect, createServer, type Server, type Socket } fro
 import type { Random } from '../soak-actors.ts'
 
 /**
- * The network between one agent and the servers: every connection of the agent goes to one of the servers that take it.
- * It can keep silent, be slow, cut answers off and lose them.
+ * The network between one agent and the servers, or between the servers and their database: every connection goes to one of
+ * the places that take it. It can keep silent, be slow, cut answers off and lose them.
  */
 
 /** A connection that keeps silent is forgotten by then, as a network forgets it. */
@@ -23,9 +23,12 @@ interface Connection {
   dueAt: Record<Way, number>
 }
 
+/** Where a connection may go: a port of this machine or a Unix socket. */
+export type Place = { port: number; host: string } | { path: string }
+
 export class Network {
   readonly #random: Random
-  readonly #ports: () => number[]
+  readonly #places: () => Place[]
   readonly #listener: Server
   readonly #connections = new Set<Connection>()
   readonly #sockets = new Set<Socket>()
@@ -33,17 +36,18 @@ export class Network {
   #delayMs: () => number = () => 0
   #armed: { fault: AnswerFault; left: number; onDone: () => void } | null = null
 
-  /** `ports` of the servers, asked anew for each connection. */
-  constructor(ports: () => number[], random: Random) {
-    this.#ports = ports
+  /** `places` are asked for anew with each connection. */
+  constructor(places: () => Place[], random: Random) {
+    this.#places = places
     this.#random = random
     this.#listener = createServer({ allowHalfOpen: true, noDelay: true }, (client) => void this.#accept(client))
   }
 
-  async open(): Promise<string> {
+  /** Its own port. */
+  async open(): Promise<number> {
     this.#listener.listen(0, '127.0.0.1')
     await once(this.#listener, 'listening')
-    return `http://127.0.0.1:${(this.#listener.address() as AddressInfo).port}`
+    return (this.#listener.address() as AddressInfo).port
   }
 
   get openSockets(): number {
@@ -117,10 +121,10 @@ export class Network {
 
   /** One that takes the connection, the first one asked by chance; null: none does. */
   async #reachServer(): Promise<Socket | null> {
-    const ports = this.#ports()
-    if (this.#random() < 0.5) ports.reverse()
-    for (const port of ports) {
-      const socket = connect({ port, host: '127.0.0.1', allowHalfOpen: true, noDelay: true })
+    const places = this.#places()
+    if (this.#random() < 0.5) places.reverse()
+    for (const place of places) {
+      const socket = connect({ ...place, allowHalfOpen: true, noDelay: true })
       this.#watch(socket)
       const isOpen = await new Promise<boolean>((resolve) => {
         socket.once('connect', () => resolve(true))
@@ -148,7 +152,7 @@ export class Network {
     from.on('close', (hadError) => {
       if (to.destroyed) this.#connections.delete(connection)
       if (connection.isSilent) return
-      this.#pass(connection, way, () => (hadError ? to.resetAndDestroy() : to.destroy()))
+      this.#pass(connection, way, () => (hadError ? destroy(to) : to.destroy()))
     })
     from.resume()
   }
@@ -194,6 +198,12 @@ export class Network {
 }
 
 function reset({ client, server }: Connection): void {
-  client.resetAndDestroy()
-  server.resetAndDestroy()
+  destroy(client)
+  destroy(server)
+}
+
+/** Only TCP knows resets; the end of a Unix socket is seen at once, too. */
+function destroy(socket: Socket): void {
+  if (socket.remoteAddress === undefined) socket.destroy()
+  else socket.resetAndDestroy()
 }

@@ -17,7 +17,7 @@ const DONE_MAX = 100
 /** Resolves with how long it took; what then is not as it should be, `judgeAll` finds. */
 export async function settle(stage: Stage): Promise<number> {
   const startedAt = performance.now()
-  for (const { network } of stage.agents) network.heal()
+  for (const { network } of [...stage.agents, stage.postgres]) network.heal()
   while (!(await isSettled(stage)) && performance.now() - startedAt < SETTLE_MS_MAX) await sleep(POLL_MS)
   const ms = performance.now() - startedAt
   await sleep(LINGER_MS)

@@ -61,7 +61,7 @@ export async function setStage({ seed, agents: count, keep }: StageOptions): Pro
   keep(temporary.remove)
   const folder = temporary.path
   const problems: string[] = []
-  const postgres = await RunPostgres.start(folder, () => {})
+  const postgres = await RunPostgres.start(folder, createRandom(seed, 'network database'))
   keep(() => postgres.stop())
   const names = Array.from({ length: count }, (_, index) => `agent${index}`)
   const quiet = names.filter((_, index) => index % 2 === 0)
@@ -70,8 +70,11 @@ export async function setStage({ seed, agents: count, keep }: StageOptions): Pro
   const seeded = await postgres.administer((admin) => seedAgents({ admin, api: admin }, NAMESPACE, names))
   const agents: StageAgent[] = []
   for (const [index, name] of names.entries()) {
-    const network = new Network(() => servers.map(({ port }) => port), createRandom(seed, `network ${name}`))
-    const url = await network.open()
+    const network = new Network(
+      () => servers.map(({ port }) => ({ host: '127.0.0.1', port })),
+      createRandom(seed, `network ${name}`),
+    )
+    const url = `http://127.0.0.1:${await network.open()}`
     keep(() => network.close())
     const { token, tokenId } = seeded[name] as { token: string; tokenId: string }
     const credentials = { token, tokenId }
