@@ -1,12 +1,11 @@
-import { type ChildProcess, execFileSync } from 'node:child_process'
+import type { ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
-import { closeSync, constants, existsSync, openSync, readFileSync, rmSync, writeSync } from 'node:fs'
+import { existsSync, readFileSync } from 'node:fs'
 import { mkdir } from 'node:fs/promises'
-import { Socket } from 'node:net'
 import { join } from 'node:path'
-import { createInterface } from 'node:readline'
 import { countAnnounced } from '../../../test/helpers/loss.ts'
 import { stopChild } from '../../../test/helpers/processes.ts'
+import { LinePipe } from './pipe.ts'
 import { type Clock, endsWithin, spawnProgram } from './programs.ts'
 
 /** The listener of one agent through all its lives. Its stdout is a named pipe, which can be filled up and left unread. */
@@ -26,13 +25,13 @@ const TIMES = {
   stalledMs: 500,
   backoffMs: [200, 400, 800, 1_500],
 }
-const PIPE_BYTES = 4_096
 const REJECTED = /^PATCHCORD: stopped: token rejected \(HTTP 40[13]\)/
 const LOG_CHARACTERS_SHOWN = 4_000
 
 export interface ListenerEvents {
   onLife(): void
-  onLine(count: number): void
+  /** At this time of Date.now() the pipe had taken it. */
+  onLine(count: number, at: number): void
   onEnd(): void
 }
 
@@ -52,7 +51,7 @@ export class RunListener {
   readonly #events: ListenerEvents
   readonly #problems: string[]
   #child: ChildProcess | null = null
-  #output: Socket | null = null
+  #output: LinePipe | null = null
   /** A refused token may end it, and is no fault of its own. */
   mayBeRejected = false
   #isEnding = false
@@ -84,18 +83,11 @@ export class RunListener {
     return join(this.#place.home, 'listener.log')
   }
 
-  get #pipe(): string {
-    return join(this.#place.home, 'stdout')
-  }
-
   /** A new life with this token. */
   async start(token: string): Promise<void> {
     const { home, url, clock, refreshShare } = this.#place
     await mkdir(home, { mode: 0o700, recursive: true })
-    rmSync(this.#pipe, { force: true })
-    execFileSync('mkfifo', [this.#pipe])
-    const reading = openSync(this.#pipe, constants.O_RDONLY | constants.O_NONBLOCK)
-    const writing = openSync(this.#pipe, constants.O_WRONLY)
+    const output = new LinePipe(join(home, 'stdout'), (text, at) => this.#take(text, at))
     this.#isEnding = false
     this.#wasRejected = false
     this.#events.onLife()
@@ -111,12 +103,12 @@ export class RunListener {
       script: 'scripts/subscribe.mjs',
       cwd: home,
       env,
-      stdout: writing,
+      stdout: output.writing,
       logFile: this.#logFile,
     })
     this.#child = child
-    this.#output = new Socket({ fd: reading, readable: true, writable: false })
-    this.#closed = this.#read(this.#output, child)
+    this.#output = output
+    this.#closed = this.#attend(child, output)
   }
 
   /** Resolves when it has ended and its last line has been read. */
@@ -125,7 +117,6 @@ export class RunListener {
     if (child === null) return
     this.#isEnding = true
     await stopChild(child, signal)
-    this.#output?.resume()
     await this.#closed
     if (signal === 'SIGTERM' && child.exitCode !== 0) {
       this.#problems.push(`${this.name}'s listener ended with ${child.exitCode} after SIGTERM:\n${this.log}`)
@@ -153,28 +144,16 @@ export class RunListener {
 
   /** Nobody reads its stdout, and the pipe has no room for a byte. */
   stall(): void {
-    this.#output?.pause()
-    const pipe = openSync(this.#pipe, constants.O_WRONLY | constants.O_NONBLOCK)
-    for (const bytes of [PIPE_BYTES, 1]) {
-      try {
-        while (true) writeSync(pipe, '\n'.repeat(bytes))
-      } catch (error) {
-        if ((error as NodeJS.ErrnoException).code !== 'EAGAIN') throw error
-      }
-    }
-    closeSync(pipe)
+    this.#output?.stall()
   }
 
   unstall(): void {
-    this.#output?.resume()
+    this.#output?.unstall()
   }
 
-  async #read(output: Socket, child: ChildProcess): Promise<void> {
-    const lines = createInterface({ input: output })
-    lines.on('line', (text) => this.#take(text))
-    const closed = once(lines, 'close')
+  async #attend(child: ChildProcess, output: LinePipe): Promise<void> {
     await once(child, 'exit')
-    await closed
+    output.close()
     this.#child = null
     this.#output = null
     this.#events.onEnd()
@@ -184,10 +163,9 @@ export class RunListener {
     }
   }
 
-  #take(text: string): void {
-    if (text === '') return
+  #take(text: string, at: number): void {
     const count = countAnnounced(text)
-    if (count !== null) this.#events.onLine(count)
+    if (count !== null) this.#events.onLine(count, at)
     else if (REJECTED.test(text)) this.#wasRejected = true
     else this.#problems.push(`${this.name}'s listener wrote "${text}"`)
   }

@@ -19,8 +19,8 @@ interface Connection {
   client: Socket
   server: Socket
   isSilent: boolean
-  /** When the last bytes of each way are due: what is slow still comes in order. */
-  dueAt: Record<Way, number>
+  /** What is on its way: what is slow still comes in order. */
+  queues: Record<Way, { dueAt: number; act: () => void }[]>
 }
 
 /** Where a connection may go: a port of this machine or a Unix socket. */
@@ -113,7 +113,7 @@ export class Network {
       server?.destroy()
       return
     }
-    const connection = { client, server, isSilent: false, dueAt: { up: 0, down: 0 } }
+    const connection: Connection = { client, server, isSilent: false, queues: { up: [], down: [] } }
     this.#connections.add(connection)
     this.#link(connection, 'up', client, server)
     this.#link(connection, 'down', server, client)
@@ -158,14 +158,23 @@ export class Network {
   }
 
   #pass(connection: Connection, way: Way, act: () => void): void {
+    const queue = connection.queues[way]
     const now = performance.now()
-    const dueAt = Math.max(connection.dueAt[way], now + this.#delayMs())
-    connection.dueAt[way] = dueAt
-    if (dueAt <= now) act()
-    else
-      this.#later(dueAt - now, () => {
-        if (!connection.isSilent) act()
-      })
+    const dueAt = Math.max(queue.at(-1)?.dueAt ?? 0, now + this.#delayMs())
+    if (queue.length === 0 && dueAt <= now) act()
+    else if (queue.push({ dueAt, act }) === 1) this.#waitFor(connection, way)
+  }
+
+  /** One timer at a time: of two, the later one may come first. */
+  #waitFor(connection: Connection, way: Way): void {
+    const queue = connection.queues[way]
+    const [next] = queue
+    if (next === undefined) return
+    this.#later(Math.max(0, next.dueAt - performance.now()), () => {
+      queue.shift()
+      if (!connection.isSilent) next.act()
+      this.#waitFor(connection, way)
+    })
   }
 
   /** Whether these bytes were dealt with. */

@@ -31,6 +31,8 @@ export class RunServer {
   readonly #place: ServerPlace
   readonly #problems: string[]
   #child: ChildProcess | null = null
+  /** After an end that nobody asked for. */
+  #restarting: Promise<void> = Promise.resolve()
 
   constructor(place: ServerPlace, problems: string[]) {
     this.name = place.name
@@ -63,13 +65,13 @@ export class RunServer {
   }
 
   async kill(): Promise<void> {
-    const child = this.#take()
+    const child = await this.#take()
     if (child !== null) await stopChild(child, 'SIGKILL')
   }
 
   /** Asks it to end, as for an update; it must drain and end with 0. */
   async end(): Promise<void> {
-    const child = this.#take()
+    const child = await this.#take()
     if (child === null) return
     child.kill('SIGTERM')
     if (!(await endsWithin(child, END_MS_MAX))) {
@@ -88,7 +90,8 @@ export class RunServer {
     this.#child?.kill('SIGCONT')
   }
 
-  #take(): ChildProcess | null {
+  async #take(): Promise<ChildProcess | null> {
+    await this.#restarting
     const child = this.#child
     this.#child = null
     return child
@@ -121,7 +124,7 @@ export class RunServer {
       if (this.#child !== child) return
       this.#problems.push(`${this.name} ended by itself (${code ?? signal}):\n${this.log}`)
       this.#child = null
-      void this.start()
+      this.#restarting = this.start()
     })
   }
 }

@@ -84,7 +84,7 @@ export async function setStage({ seed, agents: count, keep }: StageOptions): Pro
     const place = { name, url, home: join(folder, name), clock: new Clock(folder, name), refreshShare }
     const events = {
       onLife: () => model.startLife(name),
-      onLine: (lines: number) => model.announce(name, lines),
+      onLine: (lines: number, at: number) => model.announce(name, lines, at),
       onEnd: () => model.endLife(name),
     }
     const listener = new RunListener(place, events, problems)
