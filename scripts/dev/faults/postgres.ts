@@ -1,6 +1,6 @@
-import { execFile } from 'node:child_process'
-import { existsSync, rmSync } from 'node:fs'
-import { mkdir, open, readFile } from 'node:fs/promises'
+import { execFile, execFileSync } from 'node:child_process'
+import { existsSync, readFileSync, rmSync } from 'node:fs'
+import { mkdir, open } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { promisify } from 'node:util'
@@ -50,6 +50,7 @@ export class RunPostgres {
     this.url = toUrl(embedded.api, port)
     this.#ballast = join(dataDir, 'ballast')
     this.#admin = connect(embedded.admin, { max: 2, applicationName: 'faults' })
+    process.once('exit', this.#abandon)
   }
 
   static async start(folder: string, random: Random): Promise<RunPostgres> {
@@ -76,7 +77,7 @@ export class RunPostgres {
 
   /** Kills the postmaster; resolves when Postgres takes connections again. */
   async kill(): Promise<void> {
-    const pid = await this.#readPid()
+    const pid = this.#readPid()
     if (pid === null) throw new Error('Postgres does not run')
     process.kill(pid, 'SIGKILL')
     await this.#waitReady(pid)
@@ -107,20 +108,27 @@ export class RunPostgres {
     await this.#admin.end({ timeout: 1 })
     await this.network.close()
     await this.#embedded.stop()
-    if (existsSync(this.#ballast)) rmSync(this.#ballast)
+    process.off('exit', this.#abandon)
     if (whyNoFullDisk() === null) await run('umount', [this.#dataDir])
   }
 
-  async #readPid(): Promise<number | null> {
-    const text = await readFile(join(this.#dataDir, 'postgres', 'postmaster.pid'), 'utf8').catch(() => '')
-    const pid = Number(text.split('\n')[0])
+  /** For a run that ends before it can stop: Postgres has a session of its own and would live on, and a mount stays. */
+  readonly #abandon = (): void => {
+    const pid = this.#readPid()
+    if (pid !== null) process.kill(pid, 'SIGKILL')
+    if (whyNoFullDisk() === null) execFileSync('umount', ['--lazy', this.#dataDir])
+  }
+
+  #readPid(): number | null {
+    const file = join(this.#dataDir, 'postgres', 'postmaster.pid')
+    const pid = existsSync(file) ? Number(readFileSync(file, 'utf8').split('\n')[0]) : 0
     return pid > 1 ? pid : null
   }
 
   async #waitReady(oldPid: number): Promise<void> {
     const deadline = performance.now() + READY_TIMEOUT_MS
     for (;;) {
-      const pid = await this.#readPid()
+      const pid = this.#readPid()
       if (pid !== null && pid !== oldPid && (await this.#answers())) return
       if (performance.now() > deadline) throw new Error('Postgres did not come back in time')
       await sleep(POLL_MS)

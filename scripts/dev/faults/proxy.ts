@@ -50,6 +50,10 @@ export class Network {
     return (this.#listener.address() as AddressInfo).port
   }
 
+  get openConnections(): number {
+    return this.#connections.size
+  }
+
   get openSockets(): number {
     return this.#sockets.size
   }

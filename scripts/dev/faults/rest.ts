@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Clients, Json } from './clients.ts'
+import { countSockets } from './leftovers.ts'
 import type { Found, Sent, Shown, Step, Verdict } from './model.ts'
 import type { Stage, StageAgent } from './stage.ts'
 import { readAnswer } from './traffic.ts'
@@ -13,6 +14,8 @@ const POLL_MS = 200
 const TRIES_MAX = 20
 const AT_ONCE = 8
 const DONE_MAX = 100
+/** Of a server: those to the database, the one that listens. */
+const OWN_SOCKETS_MAX = 16
 
 /** Resolves with how long it took; what then is not as it should be, `judgeAll` finds. */
 export async function settle(stage: Stage): Promise<number> {
@@ -30,7 +33,14 @@ async function isSettled(stage: Stage): Promise<boolean> {
     const { pending_count: count } = await ask(agent.clients, 'GET', '/api/inbox?status=new&count_only=1')
     if (!stage.model.hasAnnounced(agent.name, count as number)) return false
   }
+  if (countForgottenSockets(stage) > 0) return false
   return (await countUnreported(stage)) === 0 && (await listUnwakeable(stage)).length === 0
+}
+
+/** Sockets that the servers still hold for clients which are gone: more than there are connections and what is their own. */
+function countForgottenSockets({ servers, agents }: Stage): number {
+  const held = servers.reduce((sum, { pid }) => sum + Math.max(0, (countSockets(pid) ?? 0) - OWN_SOCKETS_MAX), 0)
+  return held - agents.reduce((sum, { network }) => sum + network.openConnections, 0)
 }
 
 /** Lines name nobody; what the listeners report by id must in the end be all that is new. */
@@ -64,6 +74,8 @@ export async function judgeAll(stage: Stage): Promise<Verdict> {
     if (!unwakeable.includes(name)) continue
     verdict.words.push(`${name}'s listener lives and reads, and nobody is told that it can be woken:\n${listener.log}`)
   }
+  const forgotten = countForgottenSockets(stage)
+  if (forgotten > 0) verdict.words.push(`the servers hold ${forgotten} sockets of connections that are gone`)
   verdict.words.push(...stage.problems.splice(0))
   return verdict
 }

@@ -10,7 +10,7 @@ import { keepFetching, keepSending, type Traffic } from './traffic.ts'
 
 /** One run: rounds of faults under traffic, each followed by rest and judgement, until the time is over or something is wrong. */
 
-const ROUND_MS = 40_000
+const ROUND_MS = 60_000
 const ROUND_MS_MIN = 10_000
 /** A send that has no answer by then, though nothing is broken any more, never gets one. */
 const ANSWERED_MS_MAX = 60_000
@@ -37,17 +37,19 @@ export async function runFaults(options: RunOptions): Promise<Report> {
   const before = process.getActiveResourcesInfo()
   const verdict = createVerdict()
   const report: Report = { minutes: 0, faults: new Map(), counts: createCounts(), verdict }
-  let folder = ''
+  let stage: Stage | null = null
   try {
-    const stage = await setStage({ ...options, keep: (step) => steps.push(step) })
-    folder = stage.folder
+    stage = await setStage({ ...options, keep: (step) => steps.push(step) })
     await runRounds(stage, options, report)
+  } catch (error) {
+    // What was counted until then is told all the same.
+    verdict.words.push(String((error as Error).stack))
   } finally {
     for (const step of steps.reverse()) {
       await step().catch((error: unknown) => verdict.words.push(`while stopping: ${(error as Error).stack}`))
     }
   }
-  verdict.words.push(...(await findLeftovers(folder, before)))
+  verdict.words.push(...(stage?.problems ?? []), ...(await findLeftovers(stage?.folder ?? null, before)))
   return report
 }
 
