@@ -121,6 +121,21 @@ describe('the model of an inbox that is opened', () => {
     const steps = new Map([['a', [ACCEPTED, NOTIFIED, step('fetched', 4)]]])
     assert.deepEqual(counts(judge(model, 'reader', { ...found, fresh: [], older: [shown('a')], steps })), [0, 0, 0, 1])
   })
+  test('a life that begins long after a message was fetched must not announce it', () => {
+    for (const [afterMs, doubled] of [
+      [60_000, 1],
+      [1_000, 0],
+    ] as const) {
+      const model = createModel()
+      send(model, 'reader', 'a')
+      model.show('reader', shown('a'), true, BEGUN + 2_000)
+      model.endLife('reader')
+      model.startLife('reader', BEGUN + 2_000 + afterMs)
+      model.announce('reader', 1, BEGUN + 2_000 + afterMs)
+      const steps = new Map([['a', [ACCEPTED, step('fetched', 2)]]])
+      assert.deepEqual(counts(judge(model, 'reader', { steps })), [0, doubled, 0, 0])
+    }
+  })
   test('a message that was fetched before any line needs none', () => {
     const model = createModel()
     send(model, 'reader', 'a')

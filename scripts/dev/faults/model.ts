@@ -7,6 +7,8 @@ import { Ledger } from '../ledger.ts'
 
 /** How late this process may read a line that the listener's stdout has taken. */
 const READ_LATE_MS = 2_000
+/** How late a wake may reach a listener: the message may have been fetched meanwhile, and is announced all the same. */
+const WAKE_LATE_MS = 15_000
 
 export interface Sent {
   /** In the text of the message: by it a second copy is known. */
@@ -62,8 +64,9 @@ class Account {
   readonly twice: string[] = []
   /** How often an answer showed it as new. */
   readonly shownNew = new Map<string, number>()
-  /** Every id that any answer has shown. */
+  /** Every id that any answer has shown, and when one did first. */
   readonly shown = new Map<string, Shown>()
+  readonly shownAt = new Map<string, number>()
   readonly settled = new Set<string>()
   /** When fetches began whose answer never came. */
   readonly lostFetches: number[] = []
@@ -100,9 +103,10 @@ export class Model {
     }
   }
 
-  startLife(agent: string): void {
+  startLife(agent: string, at = Date.now()): void {
     const account = this.#get(agent)
-    account.life = { known: account.shown.size, announced: 0 }
+    const known = [...account.shownAt.values()].filter((shownAt) => shownAt < at - WAKE_LATE_MS).length
+    account.life = { known, announced: 0 }
     if (this.#quiet.has(agent)) this.#ledger.startLife(agent)
   }
 
@@ -124,9 +128,10 @@ export class Model {
   }
 
   /** An answer showed a message of this agent; `isNew`: it said that it had not been shown before. */
-  show(agent: string, shown: Shown, isNew: boolean): void {
+  show(agent: string, shown: Shown, isNew: boolean, at = Date.now()): void {
     const account = this.#get(agent)
     account.shown.set(shown.id, shown)
+    if (!account.shownAt.has(shown.id)) account.shownAt.set(shown.id, at)
     if (isNew) account.shownNew.set(shown.id, (account.shownNew.get(shown.id) ?? 0) + 1)
   }
 
