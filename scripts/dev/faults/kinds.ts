@@ -9,14 +9,14 @@ import { draw, drawOne } from './traffic.ts'
 /** Every kind of fault. Each happens, lasts for a while and is over when its promise resolves. */
 
 /** Ranges of ms, unless named otherwise. */
-const GONE_MS = [0, 1_000] as const
+const GONE_MS = [0, 600] as const
 const SLOW_MS = [1_500, 5_000] as const
 const SLOW_PIECE_MS = [20, 900] as const
 const SPOIL_MS = 5_000
 const SPOIL_COUNT = [1, 4] as const
 const STALL_MS = [1_500, 5_000] as const
 const STOP_LISTENER_MS = [500, 5_000] as const
-const STOP_SERVER_MS = [300, 2_500] as const
+const STOP_SERVER_MS = [300, 1_800] as const
 const CLOCK_MS = [1_000, 5_000] as const
 const CLOCK_OFF_MS = [5_000, 3_600_000] as const
 const FULL_MS = [300, 1_500] as const

@@ -7,7 +7,7 @@ import { promisify } from 'node:util'
 import { type ConnectionTarget, connect, type Sql } from '../../../server/db/connect.ts'
 import { type Embedded, startEmbedded } from '../../../server/db/embedded/index.ts'
 import type { Random } from '../soak-actors.ts'
-import { Network, type Place } from './proxy.ts'
+import { Network, type Place, SILENT_MS_MAX } from './proxy.ts'
 
 /** The run's own Postgres: it can be killed (and comes back by itself), and its disk can be full. */
 
@@ -26,6 +26,9 @@ const FILL_BYTES = 4 * 1024 * 1024
 const POLL_MS = 20
 const READY_TIMEOUT_MS = 60_000
 const RETRY_MS = 50
+/** A server can neither start nor end on a database that keeps silent; mostly it is short, so that there is time for other faults. */
+const SHORT_SILENCE_MS = 2_500
+const LONG_SILENCE_SHARE = 0.1
 
 /** Why the disk cannot be filled here; null: it can. */
 export function whyNoFullDisk(): string | null {
@@ -59,7 +62,8 @@ export class RunPostgres {
     if (whyNoFullDisk() === null)
       await run('mount', ['-t', 'tmpfs', '-o', `size=${DISK_MIB}m,mode=711`, 'tmpfs', dataDir])
     const embedded = await startEmbedded({ dataDir, settings: SETTINGS, log: () => {} })
-    const network = new Network(() => [toPlace(embedded.api)], random)
+    const silentMs = () => (random() < LONG_SILENCE_SHARE ? SILENT_MS_MAX : SHORT_SILENCE_MS)
+    const network = new Network(() => [toPlace(embedded.api)], random, silentMs)
     return new RunPostgres(dataDir, embedded, network, await network.open())
   }
 

@@ -8,7 +8,7 @@ import type { Random } from '../soak-actors.ts'
  */
 
 /** A connection that keeps silent is forgotten by then, as a network forgets it. */
-const SILENT_MS_MAX = 20_000
+export const SILENT_MS_MAX = 20_000
 /** How much of an answer that is cut off still comes. */
 const CUT_BYTES_MAX = 300
 
@@ -28,6 +28,7 @@ export type Place = { port: number; host: string } | { path: string }
 
 export class Network {
   readonly #random: Random
+  readonly #silentMs: () => number
   readonly #places: () => Place[]
   readonly #listener: Server
   readonly #connections = new Set<Connection>()
@@ -37,8 +38,9 @@ export class Network {
   #armed: { fault: AnswerFault; left: number; onDone: () => void } | null = null
 
   /** `places` are asked for anew with each connection. */
-  constructor(places: () => Place[], random: Random) {
+  constructor(places: () => Place[], random: Random, silentMs: () => number = () => SILENT_MS_MAX) {
     this.#places = places
+    this.#silentMs = silentMs
     this.#random = random
     this.#listener = createServer({ allowHalfOpen: true, noDelay: true }, (client) => void this.#accept(client))
   }
@@ -63,7 +65,7 @@ export class Network {
     const live = [...this.#connections].filter(({ isSilent }) => !isSilent)
     for (const connection of live) {
       connection.isSilent = true
-      this.#later(SILENT_MS_MAX, () => reset(connection))
+      this.#later(this.#silentMs(), () => reset(connection))
     }
     return live.length
   }
@@ -190,7 +192,7 @@ export class Network {
     const { client } = connection
     if (armed.fault === 'lose in silence') {
       connection.isSilent = true
-      this.#later(SILENT_MS_MAX, () => reset(connection))
+      this.#later(this.#silentMs(), () => reset(connection))
     } else if (armed.fault === 'lose') reset(connection)
     else {
       connection.isSilent = true

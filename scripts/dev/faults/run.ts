@@ -6,7 +6,7 @@ import { createVerdict, isWrong, type Verdict } from './model.ts'
 import { judgeAll, settle } from './rest.ts'
 import { Schedule } from './schedule.ts'
 import { type Stage, setStage } from './stage.ts'
-import { keepFetching, keepSending, type Traffic } from './traffic.ts'
+import { keepFetching, keepLooking, keepSending, type Traffic } from './traffic.ts'
 
 /** One run: rounds of faults under traffic, each followed by rest and judgement, until the time is over or something is wrong. */
 
@@ -89,9 +89,11 @@ function createPlay(stage: Stage, counts: Traffic['counts'], seed: number): Play
     others: names.filter((other) => other !== name),
     sender: { name, clients, random: createRandom(seed, `${name} sends`) },
     reader: { name, clients, random: createRandom(seed, `${name} reads`) },
+    looker: { name, clients, random: createRandom(seed, `${name} looks`) },
   }))
   return (signal, failed) =>
-    players.flatMap(({ isQuiet, others, sender, reader }) => [
+    players.flatMap(({ isQuiet, others, sender, reader, looker }) => [
+      keepLooking(looker, signal),
       keepSending(traffic, sender, others, signal, failed),
       ...(isQuiet ? [] : [keepFetching(traffic, reader, signal, failed)]),
     ])

@@ -8,6 +8,7 @@ import type { Model, Shown } from './model.ts'
 
 const SEND_PAUSE_MS = [300, 1_800] as const
 const FETCH_PAUSE_MS = [200, 2_500] as const
+const LOOK_PAUSE_MS = [500, 3_000] as const
 const REPEAT_MS = 150
 /** One message in so many goes to two agents. */
 const PAIR_EVERY = 8
@@ -117,6 +118,17 @@ export async function keepFetching(
       traffic.model.loseFetch(name, begunAt)
     } else if ('facts' in answer) open.push(...note(traffic.model, name, answer.facts))
     open.splice(0, Math.max(0, open.length - SHOWN_KEPT))
+  }
+}
+
+/** Looks around until the signal aborts, which changes nothing: reads under a scope of their own take another way than the rest. */
+export async function keepLooking({ clients, random }: TrafficAgent, signal: AbortSignal): Promise<void> {
+  while (!signal.aborted) {
+    await pause(draw(random, LOOK_PAUSE_MS), signal)
+    const choice = random()
+    if (choice < 0.3) await clients.call('GET', '/api/whoami')
+    else if (choice < 0.6) await clients.callTool('list_agents', {})
+    else await clients.call('GET', '/api/messages?limit=5')
   }
 }
 
