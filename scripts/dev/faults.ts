@@ -67,10 +67,16 @@ async function main(): Promise<void> {
   if (isShrinking && !stopping.signal.aborted) await shrink(run, report)
 }
 
-function print(kinds: Kind[], { minutes, faults, counts, verdict }: Report, seed: number): void {
-  const line = (name: string, value: string | number) => console.log(`${name.padEnd(24)}${String(value).padStart(8)}`)
+function print(kinds: Kind[], { minutes, faults, spentMs, counts, verdict }: Report, seed: number): void {
+  const line = (name: string, value: string | number, more = '') =>
+    console.log(`${name.padEnd(24)}${String(value).padStart(8)}${more}`)
   console.log()
-  for (const { name, whyNot } of kinds) line(name, faults.get(name) ?? `not run: ${whyNot?.()}`)
+  for (const { name, whyNot } of kinds) {
+    const count = faults.get(name)
+    const seconds = (spentMs.get(name) ?? 0) / Math.max(1, count ?? 0) / 1000
+    if (count === undefined) line(name, `not run: ${whyNot?.()}`)
+    else line(name, count, `, ${seconds.toFixed(1)} s each`)
+  }
   line(
     'faults in all',
     [...faults.values()].reduce((sum, count) => sum + count, 0),

@@ -115,7 +115,7 @@ export class Network {
     client.pause()
     const server = await this.#reachServer()
     if (server === null || client.destroyed) {
-      client.resetAndDestroy()
+      destroy(client)
       server?.destroy()
       return
     }
@@ -217,8 +217,8 @@ function reset({ client, server }: Connection): void {
   destroy(server)
 }
 
-/** Only TCP knows resets; the end of a Unix socket is seen at once, too. */
+/** Only TCP knows resets. One that is ending already cannot be reset: Node would leave it open for ever. */
 function destroy(socket: Socket): void {
-  if (socket.remoteAddress === undefined) socket.destroy()
+  if (socket.remoteAddress === undefined || socket.writableEnded) socket.destroy()
   else socket.resetAndDestroy()
 }

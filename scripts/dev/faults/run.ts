@@ -28,6 +28,8 @@ export interface RunOptions {
 export interface Report {
   minutes: number
   faults: Map<string, number>
+  /** In ms, by kind. */
+  spentMs: Map<string, number>
   counts: Traffic['counts']
   verdict: Verdict
 }
@@ -36,7 +38,7 @@ export async function runFaults(options: RunOptions): Promise<Report> {
   const steps: (() => Promise<unknown>)[] = []
   const before = process.getActiveResourcesInfo()
   const verdict = createVerdict()
-  const report: Report = { minutes: 0, faults: new Map(), counts: createCounts(), verdict }
+  const report: Report = { minutes: 0, faults: new Map(), spentMs: new Map(), counts: createCounts(), verdict }
   let stage: Stage | null = null
   try {
     stage = await setStage({ ...options, keep: (step) => steps.push(step) })
@@ -63,6 +65,7 @@ async function runRounds(stage: Stage, options: RunOptions, report: Report): Pro
   const elapsedMs = () => performance.now() - startedAt
   const schedule = new Schedule(kinds, stage, seed)
   report.faults = schedule.counts
+  report.spentMs = schedule.spentMs
   const play = createPlay(stage, report.counts, seed)
   while (elapsedMs() < minutes * 60_000 && !isWrong(report.verdict)) {
     const left = minutes * 60_000 - elapsedMs()

@@ -20,6 +20,8 @@ interface Card {
 
 export class Schedule {
   readonly counts = new Map<string, number>()
+  /** How long the faults of a kind took from their begin to their end, in ms, in all. */
+  readonly spentMs = new Map<string, number>()
   readonly #kinds: Kind[]
   readonly #stage: Stage
   readonly #gapMs: readonly [number, number]
@@ -82,6 +84,7 @@ export class Schedule {
 
   #start(kind: Kind, fault: Fault): void {
     for (const lock of fault.locks) this.#held.add(lock)
+    const startedAt = performance.now()
     const running = fault
       .run()
       .then((hasHappened) => {
@@ -93,6 +96,8 @@ export class Schedule {
         this.#failure ??= error
       })
       .finally(() => {
+        const before = this.spentMs.get(kind.name) ?? 0
+        this.spentMs.set(kind.name, before + performance.now() - startedAt)
         for (const lock of fault.locks) this.#held.delete(lock)
         this.#running.delete(running)
         this.#startWaiting()

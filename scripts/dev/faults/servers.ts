@@ -1,7 +1,6 @@
 import type { ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
-import { readFileSync } from 'node:fs'
-import { connect } from 'node:net'
+import { existsSync, readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { stopChild } from '../../../test/helpers/processes.ts'
@@ -11,6 +10,7 @@ import { type Clock, endsWithin, hasEnded, ROOT, spawnProgram } from './programs
 
 const START_TIMEOUT_MS = 60_000
 const POLL_MS = 20
+const LISTENS = 'Patchcord listens on '
 const AGAIN_MS = 100
 /** Draining has 7 s and Postgres' share 2 s; a machine under load needs some more. */
 const END_MS_MAX = 15_000
@@ -99,6 +99,7 @@ export class RunServer {
 
   async #tryStart(deadline: number): Promise<boolean> {
     const { env, clock, port } = this.#place
+    const before = existsSync(this.#logFile) ? statSync(this.#logFile).size : 0
     const child = spawnProgram({
       script: 'dist/server/main.js',
       cwd: ROOT,
@@ -107,7 +108,7 @@ export class RunServer {
       logFile: this.#logFile,
     })
     while (!hasEnded(child) && performance.now() < deadline) {
-      if (await takesConnections(port)) {
+      if (this.#says(LISTENS, before)) {
         this.#child = child
         this.#watch(child)
         return true
@@ -116,6 +117,11 @@ export class RunServer {
     }
     await stopChild(child, 'SIGKILL')
     return false
+  }
+
+  /** By its own words: it takes connections for a moment earlier, to see whether its port is free. */
+  #says(words: string, from: number): boolean {
+    return readFileSync(this.#logFile).subarray(from).includes(words)
   }
 
   /** Nothing but a signal of ours may end it. */
@@ -127,14 +133,4 @@ export class RunServer {
       this.#restarting = this.start()
     })
   }
-}
-
-async function takesConnections(port: number): Promise<boolean> {
-  const socket = connect(port, '127.0.0.1')
-  const isOpen = await new Promise<boolean>((resolve) => {
-    socket.once('connect', () => resolve(true))
-    socket.once('error', () => resolve(false))
-  })
-  socket.destroy()
-  return isOpen
 }

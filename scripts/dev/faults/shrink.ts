@@ -11,7 +11,7 @@ const TRIES_MAX = 8
 const ROUND_MINUTES = 0.5
 
 export async function shrink(options: RunOptions, report: Report): Promise<void> {
-  const { log, seed } = options
+  const { log, seed, agents } = options
   let kinds = options.kinds.filter(({ name }) => (report.faults.get(name) ?? 0) > 0)
   let parts = 2
   let hasFailedAgain = false
@@ -27,7 +27,9 @@ export async function shrink(options: RunOptions, report: Report): Promise<void>
   }
   const names = kinds.map(({ name }) => name).join(', ')
   if (hasFailedAgain)
-    log(`These are enough: npm run faults -- --minutes ${ROUND_MINUTES} --seed ${seed} --kinds "${names}"`)
+    log(
+      `These are enough: npm run faults -- --minutes ${ROUND_MINUTES} --seed ${seed} --agents ${agents} --kinds "${names}"`,
+    )
   else log('No smaller run failed again, which does not prove that it needs all of them.')
 }
 
