@@ -3,6 +3,7 @@ import { issueToken, revokeToken } from '../../../server/domain/tokens.ts'
 import type { Random } from '../soak-actors.ts'
 import { whyNoFullDisk } from './postgres.ts'
 import type { Network } from './proxy.ts'
+import type { RunServer } from './servers.ts'
 import type { Stage, StageAgent } from './stage.ts'
 import { draw, drawOne } from './traffic.ts'
 
@@ -42,6 +43,8 @@ export interface Fault {
   locks: Lock[]
   /** false: there was nothing to break, so it did not happen. */
   run(): Promise<boolean>
+  /** The rest of it, which needs other things: it counts when all of it has happened. */
+  next?: Fault | null
 }
 
 export interface Kind {
@@ -101,19 +104,25 @@ const stopServer: Kind = {
   },
 }
 
-/** One after the other, as an update does it: there is a server all the time, and nobody's work is cut off. */
-const rollingRestart: Kind = {
-  name: 'rolling restart',
-  draw: ({ servers }) => ({
-    locks: servers.map(({ name }) => `server ${name}` as const),
+function restart(server: RunServer, next: Fault | null): Fault {
+  return {
+    locks: [`server ${server.name}`],
     async run() {
-      for (const server of servers) {
-        await server.end()
-        await server.start()
-      }
+      await server.end()
+      await server.start()
       return true
     },
-  }),
+    next,
+  }
+}
+
+/** One after the other, as an update does it: each drains, and nobody's work is cut off. */
+const rollingRestart: Kind = {
+  name: 'rolling restart',
+  draw({ servers }) {
+    const [first, second] = servers as [RunServer, RunServer]
+    return restart(first, restart(second, null))
+  },
 }
 
 const serverClock: Kind = {

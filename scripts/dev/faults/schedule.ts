@@ -88,9 +88,10 @@ export class Schedule {
     const running = fault
       .run()
       .then((hasHappened) => {
-        if (hasHappened) this.counts.set(kind.name, (this.counts.get(kind.name) ?? 0) + 1)
         // Its card goes back, so that this kind does not fall behind the others.
-        else this.#deck.push(kind)
+        if (!hasHappened) this.#deck.push(kind)
+        else if (fault.next) this.#waiting.unshift({ kind, fault: fault.next })
+        else this.counts.set(kind.name, (this.counts.get(kind.name) ?? 0) + 1)
       })
       .catch((error: unknown) => {
         this.#failure ??= error
