@@ -31,6 +31,8 @@ const DRAIN_MS = 7_000
 /** The terminal sends Ctrl-C to npm and to us, and npm passes it on: one key press is two signals. */
 const SAME_KEY_PRESS_MS = 1_000
 const QUIT_MS = 3_000
+/** A database connection that is half-open answers no query: what waits for one must not hold the end of the process. */
+const CLOSE_MS_MAX = 9_500
 
 /** What was opened, to be closed in reverse order: by a failed start, by a signal, once. */
 class Life {
@@ -277,7 +279,7 @@ function obeySignals(life: Life, started: Promise<unknown>): void {
     if (firstAt === null) {
       firstAt = performance.now()
       void started
-        .then(() => life.close())
+        .then(() => Promise.race([life.close(), sleep(CLOSE_MS_MAX)]))
         .then(
           () => process.exit(0),
           (error) => quit(life, error),

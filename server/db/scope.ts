@@ -2,7 +2,7 @@ import type { Limits } from '../config.ts'
 import { PatchcordError } from '../errors.ts'
 import type { Wake, WakeBus } from '../wakes/bus.ts'
 import type { Sql, TransactionSql } from './connect.ts'
-import { translateDatabaseError } from './errors.ts'
+import { isConnectionLost, translateDatabaseError } from './errors.ts'
 
 /** Who a token is. Ids are UUIDs; `agent` and `namespace` are the names that people see. */
 export interface Identity {
@@ -93,8 +93,15 @@ export async function callEntry(scope: Scope, call: (sql: Sql) => Promise<{ answ
 export async function asAgent<T>(scope: Scope, work: (sql: TransactionSql, me: Identity) => Promise<T>): Promise<T> {
   return (await reach(() =>
     scope.sql.begin(async (sql) => {
-      const [row] = await sql`select patchcord.enter_agent(${scope.tokenHash}) as answer`
-      return await work(sql, toIdentity(row?.answer as Identified))
+      try {
+        const [row] = await sql`select patchcord.enter_agent(${scope.tokenHash}) as answer`
+        return await work(sql, toIdentity(row?.answer as Identified))
+      } catch (error) {
+        // postgres.js would write its rollback to the lost connection, which throws where nobody can catch it. `begin` has
+        // heard of the loss itself and rejects.
+        if (isConnectionLost(error)) await new Promise(() => {})
+        throw error
+      }
     }),
   )) as T
 }

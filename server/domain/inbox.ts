@@ -1,10 +1,8 @@
 import { z } from 'zod'
 import { callEntry, type Scope } from '../db/scope.ts'
-
 import { PatchcordError } from '../errors.ts'
 import type { Wake } from '../wakes/bus.ts'
 import type { Wait, Waiters, WaitFor } from '../wakes/waiters.ts'
-
 import { Agent, toAgent } from './agents.ts'
 import { attentionLimits } from './attention.ts'
 import { MessageIds, SettledMessage } from './delivery.ts'
@@ -197,13 +195,13 @@ export async function waitForMessage(
 ): Promise<WaitedMessage> {
   const { agentId, tokenId } = await resolveToken(scope.sql, scope.tokenHash)
   const from = input.from && nameOf(input.from)
-  const deadline = Date.now() + input.timeout_seconds * 1000
+  const deadline = performance.now() + input.timeout_seconds * 1000
   /** Wakes that were taken from the listener for this call: whatever it does not answer with is given back. */
   const taken: Wake[] = []
   let message: InboxMessage | null = null
   try {
     for (;;) {
-      const timeoutMs = Math.max(0, deadline - Date.now())
+      const timeoutMs = Math.max(0, deadline - performance.now())
       const wait = await startWait(scope, waiters, { agentId, tokenId, from, thread: input.thread, timeoutMs, signal })
       const woken = taken.map(({ id }) => id)
       const fetched = fetchNextMessage(scope, input, woken).then((next) => {

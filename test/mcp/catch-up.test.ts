@@ -99,7 +99,7 @@ describe('an agent that was away for a week', { timeout: 300_000 }, () => {
     await database.admin`
       update patchcord.deliveries d set state = 'done' from patchcord.message_bodies b
       where b.id = d.message_id and d.to_agent_uuid = ${bob.agentId} and d.state = 'new'
-        and substring(b.content from '^#([0-9]+) ')::int = any (${skipped}::int[])`
+        and substring(b.content from '^#([0-9]+) ') = any (${skipped.map(String)}::text[])`
     left -= skipped.length
     while (left > 0) await readPage()
     const places = texts.map((_, index) => index).filter((index) => !skipped.includes(index))
