@@ -72,7 +72,9 @@ test('arrays of texts and UUIDs go there and come back, whatever the texts are m
   assert.deepEqual({ ...row }, { texts, ids, none: [], count: texts.length, each: texts })
 })
 
-test('a connection that is lost as soon as it is made rejects its query, and nothing else', { timeout: 30_000 }, async () => {
+test('a connection that is lost as soon as it is made rejects its query, and nothing else', {
+  timeout: 30_000,
+}, async () => {
   // An error that nobody handles would fail this test, too.
   const proxy = await openDatabaseUrl(database.adminTarget, { isLostWhenReady: true })
   const sql = connect({ url: proxy.url }, { max: 1, applicationName: 'test-lost' })

@@ -13,7 +13,9 @@ before(async () => {
 })
 after(() => database.drop())
 
-test('a connection that is lost within a transaction makes it unavailable, and the next one works', async () => {
+test('a connection that is lost within a transaction makes it unavailable, and the next one works', {
+  timeout: 30_000,
+}, async () => {
   // An error that nobody handles would fail this test, too.
   const { bob } = await seed(database, 'lost-within', ['bob'])
   const network = new Network(() => [toPlace(database.apiTarget)], Math.random)
