@@ -224,8 +224,8 @@ describe('a server on a database of its own', () => {
       program.child.kill('SIGTERM')
       assert.equal((await program.ended).code, 0)
       assert.ok(performance.now() - askedAt < 10_500, `${performance.now() - askedAt} ms`)
-      await waiting
       await client.close()
+      await waiting
     } finally {
       program.child.kill('SIGKILL')
       await network.close()
