@@ -9,6 +9,7 @@ export interface Message {
   message_id: string
   from: string
   to?: string[]
+  to_left_out?: number
   thread: string | null
   kind: string
   urgency: string
@@ -39,7 +40,8 @@ const PERSONS_WORDS = new Set(['content', 'preview'])
 /** One line of ours, then the message's text in its frame, and what is missing of it. */
 export function describeMessage(message: Message, namespace: string, frame: Frame, nowMs = Date.now()): string[] {
   const { message_id: id, from, content, content_offset: offset = 0, content_length: length = 0 } = message
-  const to = message.to === undefined ? '' : ` to ${message.to.map((name) => cleanLabel(name)).join(', ')}`
+  const more = message.to_left_out ? ` and ${cleanLabel(message.to_left_out)} more` : ''
+  const to = message.to === undefined ? '' : ` to ${message.to.map((name) => cleanLabel(name)).join(', ')}${more}`
   const end = offset + [...content].length
   const rest =
     end < length
