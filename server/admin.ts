@@ -6,6 +6,7 @@ import { findEmbedded } from './db/embedded/index.ts'
 import { migrateExternal, setApiPassword } from './db/migrate.ts'
 import { createAgent, listAllAgents, renameAgent } from './domain/agents.ts'
 import { createNamespace, listNamespaces, renameNamespace } from './domain/namespaces.ts'
+import { listSecurityEvents } from './domain/security-log.ts'
 import { issueToken, listTokens, revokeToken, rotateToken } from './domain/tokens.ts'
 import { PatchcordError, StartError } from './errors.ts'
 
@@ -25,6 +26,7 @@ const HELP = `Operator's commands of Patchcord. They work on the database of DAT
   list-tokens NAMESPACE
   rotate-token ID                  revoke it and print its successor, once [--expires-in 30d]
   revoke-token ID                  close its sockets within a second
+  security-log                     tokens made, rotated, revoked, banned; agents and namespaces made, renamed, deleted
 
   --json                           answer in JSON
 `
@@ -104,7 +106,16 @@ const VERBS: Record<string, { arguments: readonly string[]; run: Verb }> = {
     arguments: ['NAMESPACE'],
     async run({ sql }, _options, namespace) {
       const tokens = await listTokens(sql, { namespace })
-      return listed(tokens, ['id', 'agent', 'label', 'created_at', 'expires_at', 'revoked_at', 'last_used_at'])
+      return listed(tokens, [
+        'id',
+        'agent',
+        'label',
+        'created_at',
+        'expires_at',
+        'revoked_at',
+        'last_used_at',
+        'banned_until',
+      ])
     },
   },
   'rotate-token': { arguments: ['ID'], run: runRotateToken },
@@ -113,6 +124,12 @@ const VERBS: Record<string, { arguments: readonly string[]; run: Verb }> = {
     async run({ sql }, _options, id) {
       await revokeToken(sql, id)
       return { lines: [`Token ${id} is revoked.`], json: { id, revoked: true } }
+    },
+  },
+  'security-log': {
+    arguments: [],
+    async run({ sql }) {
+      return listed(await listSecurityEvents(sql), ['logged_at', 'event', 'namespace', 'agent', 'token_id', 'detail'])
     },
   },
 }
@@ -193,7 +210,10 @@ function parseDuration(text: string): number {
 /** Rows for people and for programs, with every time in ISO 8601 and UTC, whatever the database is set to. */
 function listed<Row extends object>(rows: readonly Row[], columns: readonly (keyof Row & string)[]): Answer {
   const told = rows.map((row) => {
-    const cells = Object.entries(row).map(([name, value]) => [name, name.endsWith('_at') ? toIsoTime(value) : value])
+    const cells = Object.entries(row).map(([name, value]) => [
+      name,
+      /_(?:at|until)$/.test(name) ? toIsoTime(value) : value,
+    ])
     return Object.fromEntries(cells) as Row
   })
   return { lines: table(told, columns), json: told }

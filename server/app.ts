@@ -5,11 +5,12 @@ import type { Logger } from 'pino'
 import type { Config } from './config.ts'
 import type { Sql } from './db/connect.ts'
 import type { Scope } from './db/scope.ts'
+import { createLeaseBatch } from './domain/lease.ts'
 import { createRealtimeSource } from './domain/realtime.ts'
 import type { TicketSigner } from './domain/tickets.ts'
 import { PatchcordError } from './errors.ts'
 import { bodyBytesMax } from './http/address-limit.ts'
-import { createAuthenticator, requireToken } from './http/auth.ts'
+import { createAdmission, createAuthenticator, requireToken } from './http/auth.ts'
 import { answerClientError, answerErrors, sendError } from './http/errors.ts'
 import { checkGuards, createGuards, type Guards } from './http/guards.ts'
 import { type HealthOptions, serveHealth } from './http/health.ts'
@@ -17,6 +18,7 @@ import { serveOpenapi } from './http/openapi.ts'
 import { agentRoutes } from './http/routes/agents.ts'
 import { deliveryRoutes } from './http/routes/delivery.ts'
 import { inboxRoutes } from './http/routes/inbox.ts'
+import { leaseRoutes } from './http/routes/lease.ts'
 import { messageRoutes } from './http/routes/messages.ts'
 import { presenceRoutes } from './http/routes/presence.ts'
 import { ticketRoutes } from './http/routes/tickets.ts'
@@ -60,15 +62,19 @@ export async function buildApp(deps: AppDeps): Promise<FastifyInstance> {
   const { config, sql, waiters, logger: log, version } = deps
   const app = createApp(deps)
   const guards = createGuards(config.publicUrl, [config.host])
-  const authenticate = createAuthenticator({ sql, unauthenticatedPerMinute: config.limits.unauthenticatedPerMinute })
+  const admit = createAdmission(config.limits)
+  const authenticate = createAuthenticator({ sql, admit })
+  const leases = createLeaseBatch(sql)
   const scopeFor = (tokenHash: string): Scope => ({ sql, tokenHash, limits: config.limits, bus: deps.bus })
 
   answerErrors(app)
   closeInOrder(app, deps, guards)
+  app.addHook('preClose', () => leases.close())
   app.addHook('onRequest', async (request) => checkGuards(guards, request.raw))
   await serveOpenapi(app, { version, publicUrl: config.publicUrl })
   serveHealth(app, { sql, version, realtime: describeRealtime(deps) })
   await app.register(mcpEndpoint, { authenticate, scopeFor, waiters, version, log })
+  await app.register(leaseRoutes, { prefix: '/api', admit, leases })
   await app.register(
     async (api) => {
       acceptEmptyBodies(api)

@@ -7,6 +7,8 @@ import { StartError } from './errors.ts'
 const Limits = z.strictObject({
   sendBurst: z.int().min(1).default(30),
   sendPerSecond: z.number().positive().default(0.5),
+  refusalsPerMinuteMax: z.int().min(1).default(100),
+  banSeconds: z.int().min(1).default(300),
   turnsMax: z.int().min(1).default(20),
   turnsUnattendedMax: z.int().min(1).default(60),
   turnsWindowSeconds: z.int().min(1).default(600),

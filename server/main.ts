@@ -11,6 +11,7 @@ import { type ConnectionTarget, connect, describeTarget, type Sql } from './db/c
 import { readOrCreateSigningSecret, startEmbedded } from './db/embedded/index.ts'
 import { openChannel } from './db/listen.ts'
 import { migrateExternal, supabaseFolder } from './db/migrate.ts'
+import { startRetention } from './domain/retention.ts'
 import { createTicketSigner } from './domain/tickets.ts'
 import { listRecentRevocations } from './domain/tokens.ts'
 import { StartError } from './errors.ts'
@@ -30,6 +31,8 @@ const DRAIN_MS = 7_000
 /** The terminal sends Ctrl-C to npm and to us, and npm passes it on: one key press is two signals. */
 const SAME_KEY_PRESS_MS = 1_000
 const QUIT_MS = 3_000
+/** A database connection that is half-open answers no query: what waits for one must not hold the end of the process. */
+const CLOSE_MS_MAX = 9_500
 
 /** What was opened, to be closed in reverse order: by a failed start, by a signal, once. */
 class Life {
@@ -97,6 +100,9 @@ async function start(config: Config, log: Logger, life: Life): Promise<void> {
   const listRecent = (seconds: number, ids: string[]) => listRecentRevocations(watching, seconds, ids)
   const revocations = startRevocations({ holders: [hub, waiters], listRecent, log })
   life.onClose(() => revocations.close())
+
+  const retention = startRetention({ sql, days: config.retentionDays, log })
+  life.onClose(() => retention.close())
 
   life.app = await buildApp({ config, sql, bus, waiters, hub, signer, logger: log, version: readVersion() })
   life.onClose(() => drain(life.app as FastifyInstance))
@@ -273,7 +279,7 @@ function obeySignals(life: Life, started: Promise<unknown>): void {
     if (firstAt === null) {
       firstAt = performance.now()
       void started
-        .then(() => life.close())
+        .then(() => Promise.race([life.close(), sleep(CLOSE_MS_MAX)]))
         .then(
           () => process.exit(0),
           (error) => quit(life, error),

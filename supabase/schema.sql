@@ -32,7 +32,8 @@ create type patchcord.entrance as (
   namespace text,
   label text,
   expires_at timestamp with time zone,
-  retry_after_seconds integer
+  retry_after_seconds integer,
+  banned_until timestamp with time zone
 );
 
 -- Tables
@@ -58,7 +59,7 @@ create table patchcord.agent_messages (
   constraint agent_messages_id_fkey FOREIGN KEY (id) REFERENCES patchcord.message_bodies(id) ON DELETE CASCADE,
   constraint agent_messages_thread_uuid_fkey FOREIGN KEY (thread_uuid) REFERENCES patchcord.threads(id),
   constraint agent_messages_to_agent_uuid_to_namespace_uuid_fkey FOREIGN KEY (to_agent_uuid, to_namespace_uuid) REFERENCES patchcord.agents(id, namespace_uuid),
-  constraint agent_messages_kind_check CHECK (kind = ANY (ARRAY['message'::text, 'question'::text, 'report'::text, 'heads-up'::text, 'request'::text, 'resolved'::text])),
+  constraint agent_messages_kind_check CHECK (kind = ANY (ARRAY['message'::text, 'question'::text, 'report'::text, 'heads-up'::text, 'request'::text, 'resolved'::text, 'expired'::text])),
   constraint agent_messages_urgency_check CHECK (urgency = ANY (ARRAY['fyi'::text, 'normal'::text, 'urgent'::text]))
 );
 alter table patchcord.agent_messages enable row level security;
@@ -84,7 +85,7 @@ create policy ticket_reads_own on patchcord.agent_messages for select to patchco
 CREATE TRIGGER on_message AFTER INSERT ON patchcord.agent_messages FOR EACH ROW EXECUTE FUNCTION patchcord.on_message();
 grant insert, select on patchcord.agent_messages to patchcord_agent;
 grant select on patchcord.agent_messages to patchcord_ticket;
-comment on table patchcord.agent_messages is 'One row per message and recipient, insert-only, without the text: the table that Realtime publishes. Names are as of sending.';
+comment on table patchcord.agent_messages is 'One row per message and recipient, insert-only, without the text: the table that Realtime publishes. Names are as of sending. A notice of the server is from `patchcord` and, by its id, from the agent that it is for.';
 comment on column patchcord.agent_messages.namespace_id is 'Name of the recipient''s namespace, for people; rows key on the UUIDs.';
 comment on column patchcord.agent_messages.wake_at is 'When the recipient may be woken: null never (silent), later than sent_at when the loop budget holds it.';
 
@@ -99,7 +100,7 @@ create table patchcord.agents (
   constraint agents_id_namespace_uuid_key UNIQUE (id, namespace_uuid),
   constraint agents_namespace_uuid_name_key UNIQUE (namespace_uuid, name),
   constraint agents_namespace_uuid_fkey FOREIGN KEY (namespace_uuid) REFERENCES patchcord.namespaces(id),
-  constraint agents_name_check CHECK (patchcord.is_name(name))
+  constraint agents_name_check CHECK (patchcord.is_name(name) AND name <> 'patchcord'::text)
 );
 alter table patchcord.agents enable row level security;
 alter table patchcord.agents force row level security;
@@ -110,6 +111,7 @@ create policy agent_reads_namespace on patchcord.agents for select to patchcord_
 create policy owner_all on patchcord.agents to postgres
   using (true)
   with check (true);
+CREATE TRIGGER on_agent_changed AFTER INSERT OR DELETE OR UPDATE OF name, deleted_at ON patchcord.agents FOR EACH ROW EXECUTE FUNCTION patchcord.on_agent_changed();
 CREATE TRIGGER on_agent_named AFTER INSERT ON patchcord.agents FOR EACH ROW EXECUTE FUNCTION patchcord.on_agent_named();
 CREATE TRIGGER on_agent_renamed AFTER UPDATE OF name ON patchcord.agents FOR EACH ROW WHEN ((old.name IS DISTINCT FROM new.name)) EXECUTE FUNCTION patchcord.on_agent_named();
 CREATE TRIGGER on_rename BEFORE UPDATE OF name ON patchcord.agents FOR EACH ROW WHEN ((old.name IS DISTINCT FROM new.name)) EXECUTE FUNCTION patchcord.on_rename();
@@ -123,8 +125,12 @@ create table patchcord.deliveries (
   state text default 'new'::text not null,
   wake_at timestamp with time zone,
   held boolean default false not null,
+  expires_at timestamp with time zone,
   notified_at timestamp with time zone,
   fetched_at timestamp with time zone,
+  deferred_at timestamp with time zone,
+  answered_at timestamp with time zone,
+  done_at timestamp with time zone,
   settled_at timestamp with time zone,
   constraint deliveries_pkey PRIMARY KEY (message_id, to_agent_uuid),
   constraint deliveries_from_agent_uuid_fkey FOREIGN KEY (from_agent_uuid) REFERENCES patchcord.agents(id),
@@ -133,28 +139,33 @@ create table patchcord.deliveries (
 );
 alter table patchcord.deliveries enable row level security;
 alter table patchcord.deliveries force row level security;
+create index deliveries_expiring ON patchcord.deliveries USING btree (expires_at) WHERE ((state = 'new'::text) AND (expires_at IS NOT NULL));
 create index deliveries_gate ON patchcord.deliveries USING btree (to_agent_uuid, from_agent_uuid) WHERE ((state = 'new'::text) AND (wake_at IS NOT NULL));
 create index deliveries_held ON patchcord.deliveries USING btree (wake_at) WHERE held;
 create index deliveries_new ON patchcord.deliveries USING btree (to_agent_uuid, message_id) WHERE (state = 'new'::text);
+create index deliveries_settled ON patchcord.deliveries USING btree (settled_at) WHERE (settled_at IS NOT NULL);
 create index deliveries_unnotified ON patchcord.deliveries USING btree (wake_at) WHERE ((state = 'new'::text) AND (notified_at IS NULL));
 create index deliveries_unsettled ON patchcord.deliveries USING btree (to_agent_uuid, message_id) WHERE (state = ANY (ARRAY['open'::text, 'deferred'::text]));
 create policy agent_reads_own on patchcord.deliveries for select to patchcord_agent
   using (to_agent_uuid = (( SELECT patchcord.claim_agent() AS claim_agent)) OR from_agent_uuid = (( SELECT patchcord.claim_agent() AS claim_agent)));
 create policy agent_sends on patchcord.deliveries for insert to patchcord_agent
-  with check (from_agent_uuid = (( SELECT patchcord.claim_agent() AS claim_agent)) AND (state = 'new'::text OR state = 'deferred'::text AND to_agent_uuid = from_agent_uuid) AND notified_at IS NULL AND settled_at IS NULL);
+  with check (from_agent_uuid = (( SELECT patchcord.claim_agent() AS claim_agent)) AND (state = 'new'::text OR state = 'deferred'::text AND to_agent_uuid = from_agent_uuid) AND notified_at IS NULL AND fetched_at IS NULL AND answered_at IS NULL AND done_at IS NULL AND settled_at IS NULL);
 create policy owner_all on patchcord.deliveries to postgres
   using (true)
   with check (true);
 create policy recipient_moves on patchcord.deliveries for update to patchcord_agent
-  using (to_agent_uuid = (( SELECT patchcord.claim_agent() AS claim_agent)) AND state <> 'unsent'::text)
-  with check (to_agent_uuid = (( SELECT patchcord.claim_agent() AS claim_agent)) AND state <> 'unsent'::text);
+  using (to_agent_uuid = (( SELECT patchcord.claim_agent() AS claim_agent)) AND (state <> ALL (ARRAY['unsent'::text, 'expired'::text])))
+  with check (to_agent_uuid = (( SELECT patchcord.claim_agent() AS claim_agent)) AND (state <> ALL (ARRAY['unsent'::text, 'expired'::text])));
 create policy sender_unsends on patchcord.deliveries for update to patchcord_agent
   using (from_agent_uuid = (( SELECT patchcord.claim_agent() AS claim_agent)) AND state = 'new'::text)
   with check (from_agent_uuid = (( SELECT patchcord.claim_agent() AS claim_agent)) AND state = 'unsent'::text AND fetched_at IS NULL);
-grant insert, select, update (state, notified_at, fetched_at, settled_at) on patchcord.deliveries to patchcord_agent;
+grant insert, select, update (state, notified_at, fetched_at, deferred_at, answered_at, done_at, settled_at) on patchcord.deliveries to patchcord_agent;
 comment on table patchcord.deliveries is 'How far each message got with each recipient: state and times, written when observed.';
 comment on column patchcord.deliveries.wake_at is 'As in agent_messages, where an index of open states can use it.';
 comment on column patchcord.deliveries.held is 'The loop budget holds the wake; released once wake_at has passed.';
+comment on column patchcord.deliveries.expires_at is 'From then on a message that is still new is shown to nobody; a sweep makes it expired. Null: never.';
+comment on column patchcord.deliveries.notified_at is 'A listener said that its line was written, or a wait was ended by the wake and answered with the message. Not noted once it is fetched: a report that comes later may be of a line that did.';
+comment on column patchcord.deliveries.settled_at is 'When it came to the state in which it ended: of an answered message that was then resolved, the latter.';
 
 create table patchcord.former_names (
   name text not null,
@@ -185,6 +196,7 @@ create table patchcord.idempotency_keys (
 );
 alter table patchcord.idempotency_keys enable row level security;
 alter table patchcord.idempotency_keys force row level security;
+create index idempotency_keys_created ON patchcord.idempotency_keys USING btree (created_at);
 create policy agent_own on patchcord.idempotency_keys to patchcord_agent
   using (agent_uuid = (( SELECT patchcord.claim_agent() AS claim_agent)))
   with check (agent_uuid = (( SELECT patchcord.claim_agent() AS claim_agent)));
@@ -204,6 +216,7 @@ create table patchcord.leases (
   started_at timestamp with time zone default clock_timestamp() not null,
   renewed_at timestamp with time zone default clock_timestamp() not null,
   expires_at timestamp with time zone not null,
+  ended_at timestamp with time zone,
   constraint leases_pkey PRIMARY KEY (agent_uuid, session),
   constraint leases_agent_uuid_namespace_uuid_fkey FOREIGN KEY (agent_uuid, namespace_uuid) REFERENCES patchcord.agents(id, namespace_uuid) ON DELETE CASCADE,
   constraint leases_token_uuid_fkey FOREIGN KEY (token_uuid) REFERENCES patchcord.tokens(id) ON DELETE CASCADE,
@@ -211,6 +224,7 @@ create table patchcord.leases (
 );
 alter table patchcord.leases enable row level security;
 alter table patchcord.leases force row level security;
+create index leases_expired ON patchcord.leases USING btree (expires_at);
 create index leases_token ON patchcord.leases USING btree (token_uuid);
 create policy agent_ends_own on patchcord.leases for delete to patchcord_agent
   using (agent_uuid = (( SELECT patchcord.claim_agent() AS claim_agent)));
@@ -226,6 +240,7 @@ create policy owner_all on patchcord.leases to postgres
   with check (true);
 grant delete, insert, select, update on patchcord.leases to patchcord_agent;
 comment on table patchcord.leases is 'Live listeners: an agent is wakeable only while one of its leases has not expired. A lease names the token that renewed it and is void once that token has ended or the agent has another name; a listener of another token keeps its own.';
+comment on column patchcord.leases.ended_at is 'Its listener gave it back then: a renewal that was asked for before, and waited on another instance, does not bring it back.';
 
 create table patchcord.message_bodies (
   id uuid default patchcord.uuid_v7() not null,
@@ -267,6 +282,7 @@ create policy agent_reads_own on patchcord.namespaces for select to patchcord_ag
 create policy owner_all on patchcord.namespaces to postgres
   using (true)
   with check (true);
+CREATE TRIGGER on_namespace_changed AFTER INSERT OR DELETE OR UPDATE OF name ON patchcord.namespaces FOR EACH ROW EXECUTE FUNCTION patchcord.on_namespace_changed();
 CREATE TRIGGER on_namespace_named AFTER INSERT ON patchcord.namespaces FOR EACH ROW EXECUTE FUNCTION patchcord.on_namespace_named();
 CREATE TRIGGER on_namespace_renamed AFTER UPDATE OF name ON patchcord.namespaces FOR EACH ROW WHEN ((old.name IS DISTINCT FROM new.name)) EXECUTE FUNCTION patchcord.on_namespace_named();
 grant select on patchcord.namespaces to patchcord_agent;
@@ -317,6 +333,26 @@ create policy owner_all on patchcord.presence to postgres
   with check (true);
 grant insert, select, update on patchcord.presence to patchcord_agent;
 comment on table patchcord.presence is 'What an agent''s session last said of itself, by its hooks.';
+
+create table patchcord.security_log (
+  id bigint generated always as identity not null,
+  logged_at timestamp with time zone default clock_timestamp() not null,
+  event text not null,
+  namespace text,
+  agent text,
+  token_uuid uuid,
+  detail text,
+  by_role text default SESSION_USER not null,
+  constraint security_log_pkey PRIMARY KEY (id),
+  constraint security_log_event_check CHECK (event = ANY (ARRAY['token_created'::text, 'token_rotated'::text, 'token_revoked'::text, 'token_restored'::text, 'token_deleted'::text, 'token_banned'::text, 'agent_created'::text, 'agent_renamed'::text, 'agent_deleted'::text, 'namespace_created'::text, 'namespace_renamed'::text, 'namespace_deleted'::text]))
+);
+alter table patchcord.security_log enable row level security;
+alter table patchcord.security_log force row level security;
+create index security_log_logged ON patchcord.security_log USING btree (logged_at);
+create policy owner_all on patchcord.security_log to postgres
+  using (true)
+  with check (true);
+comment on table patchcord.security_log is 'Who may enter, and what changed about it, by whatever path it changed. Names are as of then; nothing in it is secret.';
 
 create table patchcord.settings (
   is_only boolean default true not null,
@@ -375,6 +411,10 @@ create table patchcord.tokens (
   bucket double precision,
   bucket_at timestamp with time zone,
   refusals integer default 0 not null,
+  refused_since timestamp with time zone,
+  refused_count integer default 0 not null,
+  banned_until timestamp with time zone,
+  rotated_from uuid,
   constraint tokens_pkey PRIMARY KEY (id),
   constraint tokens_hash_key UNIQUE (hash),
   constraint tokens_agent_uuid_namespace_uuid_fkey FOREIGN KEY (agent_uuid, namespace_uuid) REFERENCES patchcord.agents(id, namespace_uuid) ON DELETE CASCADE,
@@ -389,9 +429,25 @@ create index tokens_revoked ON patchcord.tokens USING btree (revoked_at) WHERE (
 create policy owner_all on patchcord.tokens to postgres
   using (true)
   with check (true);
+CREATE TRIGGER on_token_changed AFTER INSERT OR DELETE OR UPDATE OF revoked_at ON patchcord.tokens FOR EACH ROW EXECUTE FUNCTION patchcord.on_token_changed();
 comment on table patchcord.tokens is 'API tokens, one agent each; only the SHA-256 is kept. bucket is the send rate of the token, null while untouched.';
+comment on column patchcord.tokens.refusals is 'Calls refused for the rate since the last that passed.';
+comment on column patchcord.tokens.refused_count is 'Calls refused for the rate within the minute since refused_since.';
+comment on column patchcord.tokens.rotated_from is 'The token whose successor this is.';
 
 -- Functions
+
+create or replace FUNCTION patchcord.about_tokens(p_text text)
+ RETURNS double precision
+ LANGUAGE sql
+ IMMUTABLE
+AS $function$
+  select 0.45 * char_length(p_text) + (octet_length(p_text) - char_length(p_text))
+    * case when octet_length(p_text) > 2 * char_length(p_text) then 0.75 else 0.3 end
+$function$
+;
+comment on function patchcord.about_tokens(text) is 'How many tokens a model needs for a text, by its script and rather too many.';
+grant execute on function patchcord.about_tokens(text) to patchcord_agent;
 
 create or replace FUNCTION patchcord.assume(p_who patchcord.entrance)
  RETURNS void
@@ -522,7 +578,8 @@ create or replace FUNCTION patchcord.count_inbox()
  STABLE
 AS $function$
   select jsonb_build_object(
-    'new', count(*) filter (where d.state = 'new' and d.wake_at is not null),
+    'new', count(*) filter (
+      where d.state = 'new' and d.wake_at is not null and coalesce(d.expires_at > clock_timestamp(), true)),
     'open', count(*) filter (where d.state = 'open'),
     'deferred', count(*) filter (where d.state = 'deferred')
   )
@@ -532,6 +589,33 @@ $function$
 ;
 comment on function patchcord.count_inbox() is 'How many messages of the caller are new, open and deferred now.';
 grant execute on function patchcord.count_inbox() to patchcord_agent;
+
+create or replace FUNCTION patchcord.count_refusal(p_token uuid, p_limits jsonb)
+ RETURNS timestamp with time zone
+ LANGUAGE plpgsql
+AS $function$
+declare
+  v_now timestamptz := clock_timestamp();
+  v_count integer;
+  v_until timestamptz;
+begin
+  update patchcord.tokens t set
+    refused_count = case when t.refused_since > v_now - interval '1 minute' then t.refused_count + 1 else 1 end,
+    refused_since = case when t.refused_since > v_now - interval '1 minute' then t.refused_since else v_now end
+  where t.id = p_token
+  returning t.refused_count into v_count;
+  if v_count < (p_limits ->> 'refusalsPerMinuteMax')::integer then
+    return null;
+  end if;
+  v_until := v_now + make_interval(secs => (p_limits ->> 'banSeconds')::float8);
+  update patchcord.tokens t set banned_until = v_until, refused_since = null, refused_count = 0 where t.id = p_token;
+  perform patchcord.log_token('token_banned', p_token, format('%s calls refused within a minute, until %s', v_count,
+    to_char(v_until at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')));
+  return v_until;
+end
+$function$
+;
+comment on function patchcord.count_refusal(uuid,jsonb) is 'Notes a call that the (locked) token was refused for its rate; when that is once too often in a minute, until when the token is banned.';
 
 create or replace FUNCTION patchcord.count_turns(p_others uuid[], p_limits jsonb)
  RETURNS TABLE(agent_uuid uuid, held_until timestamp with time zone)
@@ -574,22 +658,27 @@ create or replace FUNCTION patchcord.end_lease(p_hash text, p_session text)
 AS $function$
 declare
   w patchcord.entrance;
+  v_now timestamptz;
 begin
-  w := patchcord.enter(p_hash, 0, 1, 1);
+  w := patchcord.enter(p_hash, 0, null);
   if w.outcome <> 'ok' then
     return to_jsonb(w);
   end if;
   perform patchcord.assume(w);
+  v_now := clock_timestamp();
   delete from patchcord.leases l
-  where l.agent_uuid = w.agent_id and (l.session = p_session or l.expires_at < clock_timestamp());
+  where l.agent_uuid = w.agent_id and l.expires_at < v_now - interval '10 minutes' and l.session <> p_session;
+  insert into patchcord.leases as l (agent_uuid, session, namespace_uuid, token_uuid, expires_at, ended_at)
+  values (w.agent_id, p_session, w.namespace_id, w.token_id, v_now, v_now)
+  on conflict (agent_uuid, session) do update set expires_at = v_now, ended_at = v_now, token_uuid = excluded.token_uuid;
   return jsonb_build_object('outcome', 'ok');
 end
 $function$
 ;
-comment on function patchcord.end_lease(text,text) is 'Entry: ends the lease of one session, and what has expired beside it.';
+comment on function patchcord.end_lease(text,text) is 'Entry: ends the lease of one session, also for renewals that were asked for before and are still on their way.';
 grant execute on function patchcord.end_lease(text,text) to patchcord_api;
 
-create or replace FUNCTION patchcord.enter(p_hash text, p_cost double precision, p_burst double precision, p_per_second double precision)
+create or replace FUNCTION patchcord.enter(p_hash text, p_cost double precision, p_limits jsonb)
  RETURNS patchcord.entrance
  LANGUAGE plpgsql
  SECURITY DEFINER
@@ -597,36 +686,51 @@ create or replace FUNCTION patchcord.enter(p_hash text, p_cost double precision,
 AS $function$
 declare
   v record;
+  v_burst float8;
+  v_per_second float8;
+  v_banned_until timestamptz;
+  v_is_counted boolean := false;
 begin
   if p_cost > 0 then
+    v_burst := (p_limits ->> 'sendBurst')::float8;
+    v_per_second := (p_limits ->> 'sendPerSecond')::float8;
     -- One update is identity, revocation and bucket at once: 50 parallel calls against a bucket of 30 are 30, and a
     -- revocation binds in the very statement. clock_timestamp() is read again when the row was waited for.
     update patchcord.tokens t set
-      bucket = patchcord.refill(t.bucket, t.bucket_at, p_burst, p_per_second)
-        - case when patchcord.refill(t.bucket, t.bucket_at, p_burst, p_per_second) >= p_cost then p_cost else 0 end,
+      bucket = patchcord.refill(t.bucket, t.bucket_at, v_burst, v_per_second)
+        - case when patchcord.refill(t.bucket, t.bucket_at, v_burst, v_per_second) >= p_cost then p_cost else 0 end,
       refusals = case
-        when patchcord.refill(t.bucket, t.bucket_at, p_burst, p_per_second) >= p_cost then 0 else t.refusals + 1 end,
+        when patchcord.refill(t.bucket, t.bucket_at, v_burst, v_per_second) >= p_cost then 0 else t.refusals + 1 end,
       bucket_at = greatest(t.bucket_at, clock_timestamp()),
       last_used_at = case when t.revoked_at is null and coalesce(t.expires_at > clock_timestamp(), true)
         then clock_timestamp() else t.last_used_at end
     from patchcord.agents a join patchcord.namespaces n on n.id = a.namespace_uuid
-    where t.hash = decode(p_hash, 'hex') and a.id = t.agent_uuid
+    where t.hash = decode(p_hash, 'hex') and a.id = t.agent_uuid and coalesce(t.banned_until <= clock_timestamp(), true)
     returning t.id, t.agent_uuid, t.namespace_uuid, t.label, t.expires_at, t.revoked_at, t.bucket, t.refusals,
-      a.name as agent, n.name as namespace, a.deleted_at
+      a.name as agent, n.name as namespace, a.deleted_at, null::timestamptz as banned_until
     into v;
-  else
+    v_is_counted := found;
+    if v.refusals > 0 then
+      v_banned_until := patchcord.count_refusal(v.id, p_limits);
+    end if;
+  end if;
+  -- Calls that cost nothing, and those of a banned token, which write nothing.
+  if not v_is_counted then
     select t.id, t.agent_uuid, t.namespace_uuid, t.label, t.expires_at, t.revoked_at, t.bucket, 0 as refusals,
-      a.name as agent, n.name as namespace, a.deleted_at, t.last_used_at
+      a.name as agent, n.name as namespace, a.deleted_at,
+      case when t.banned_until > clock_timestamp() then t.banned_until end as banned_until, t.last_used_at
     from patchcord.tokens t
       join patchcord.agents a on a.id = t.agent_uuid
       join patchcord.namespaces n on n.id = a.namespace_uuid
     where t.hash = decode(p_hash, 'hex')
     into v;
+    v_banned_until := v.banned_until;
     if v.id is not null and v.revoked_at is null and coalesce(v.expires_at > clock_timestamp(), true)
+      and v_banned_until is null
       and coalesce(v.last_used_at < clock_timestamp() - interval '20 s', true) then
       -- Presence needs no better than this, and readers must not wait for each other on the token's row.
       update patchcord.tokens t set last_used_at = clock_timestamp()
-      where t.id = (select s.id from patchcord.tokens s where s.id = v.id for update skip locked);
+      where t.id = (select s.id from patchcord.tokens s where s.id = v.id for no key update skip locked);
     end if;
   end if;
   return (
@@ -635,17 +739,23 @@ begin
       when v.deleted_at is not null then 'agent_gone'
       when v.revoked_at is not null then 'token_revoked'
       when v.expires_at <= clock_timestamp() then 'token_rejected'
-      when v.refusals > 0 then 'rate_limited'
+      when v_banned_until is not null then 'banned'
+      -- A ban that ended between the two statements: the call was not counted.
+      when v.refusals > 0 or p_cost > 0 and not v_is_counted then 'rate_limited'
       else 'ok'
     end,
     v.id, v.agent_uuid, v.namespace_uuid, v.agent, v.namespace, v.label, v.expires_at,
-    case when v.refusals > 0 then greatest(1, ceil((p_cost - v.bucket) / p_per_second))::integer end
+    case
+      when v_banned_until is not null then greatest(1, ceil(extract(epoch from v_banned_until - clock_timestamp())))
+      when v.refusals > 0 then greatest(1, ceil((p_cost - v.bucket) / v_per_second))
+    end::integer,
+    v_banned_until
   )::patchcord.entrance;
 end
 $function$
 ;
-comment on function patchcord.enter(text,double precision,double precision,double precision) is 'Resolves a token hash (hex) to an identity and takes p_cost from its bucket. Outcome ok, rate_limited, token_rejected, token_revoked or agent_gone.';
-grant execute on function patchcord.enter(text,double precision,double precision,double precision) to patchcord_api;
+comment on function patchcord.enter(text,double precision,jsonb) is 'Resolves a token hash (hex) to an identity and takes p_cost from its bucket. Outcome ok, rate_limited, banned, token_rejected, token_revoked or agent_gone.';
+grant execute on function patchcord.enter(text,double precision,jsonb) to patchcord_api;
 
 create or replace FUNCTION patchcord.enter_agent(p_hash text)
  RETURNS jsonb
@@ -654,7 +764,7 @@ AS $function$
 declare
   w patchcord.entrance;
 begin
-  w := patchcord.enter(p_hash, 0, 1, 1);
+  w := patchcord.enter(p_hash, 0, null);
   if w.outcome = 'ok' then
     perform patchcord.assume(w);
   end if;
@@ -664,6 +774,75 @@ $function$
 ;
 comment on function patchcord.enter_agent(text) is 'Entry: first statement of a transaction that goes on as the agent. Check its outcome before the next statement.';
 grant execute on function patchcord.enter_agent(text) to patchcord_api;
+
+create or replace FUNCTION patchcord.expire_due()
+ RETURNS void
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+declare
+  v_now timestamptz := clock_timestamp();
+begin
+  if not exists (select from patchcord.deliveries d where d.state = 'new' and d.expires_at <= v_now) then
+    return;
+  end if;
+  with due as (
+    select d.message_id from patchcord.deliveries d
+    where d.state = 'new' and d.expires_at <= v_now
+    order by d.expires_at limit 500
+  ), body as (
+    -- One instance at a time has a message.
+    select b.id from patchcord.message_bodies b where b.id in (select message_id from due)
+    order by b.id
+    for no key update skip locked
+  ), locked as (
+    -- A fetch holds its rows while it takes older ones: waiting for it here could deadlock.
+    select d.message_id, d.to_agent_uuid from patchcord.deliveries d join body on body.id = d.message_id
+    where d.state = 'new' and d.expires_at <= v_now
+    order by d.message_id, d.to_agent_uuid
+    for update of d skip locked
+  ), whole as (
+    -- All recipients of a message at once, so that there is one notice of it; whoever holds a row has fetched it by the next time.
+    select l.message_id from locked l group by l.message_id
+    having count(*) = (
+      select count(*) from patchcord.deliveries d
+      where d.message_id = l.message_id and d.state = 'new' and d.expires_at <= v_now
+    )
+  ), expired as (
+    update patchcord.deliveries d set state = 'expired', settled_at = d.expires_at
+    from locked l join whole using (message_id)
+    where d.message_id = l.message_id and d.to_agent_uuid = l.to_agent_uuid
+    returning d.message_id, d.to_agent_uuid
+  ), notice as (
+    select patchcord.uuid_v7() as id, m.id as about, m.from_agent_uuid, m.from_namespace_uuid, m.thread_uuid, m.thread,
+      patchcord.list_names(array_agg(a.name order by a.name))
+        || format(' did not fetch message %s in time: it has expired, and nobody is shown it any more.', m.id) as content
+    from expired e
+      join patchcord.agent_messages m on m.id = e.message_id and m.to_agent_uuid = e.to_agent_uuid
+      join patchcord.agents a on a.id = e.to_agent_uuid
+      join patchcord.agents s on s.id = m.from_agent_uuid and s.deleted_at is null
+    group by m.id, m.from_agent_uuid, m.from_namespace_uuid, m.thread_uuid, m.thread
+  ), notice_body as (
+    insert into patchcord.message_bodies (id, from_namespace_uuid, from_agent_uuid, content, sent_at)
+    select n.id, n.from_namespace_uuid, n.from_agent_uuid, n.content, v_now from notice n
+  ), notice_row as (
+    insert into patchcord.agent_messages (
+      id, from_namespace_uuid, to_namespace_uuid, from_agent_uuid, to_agent_uuid, namespace_id, from_agent, to_agent,
+      thread_uuid, thread, kind, urgency, reply_to, sent_at, wake_at
+    )
+    select n.id, n.from_namespace_uuid, n.from_namespace_uuid, n.from_agent_uuid, n.from_agent_uuid, s.name, 'patchcord',
+      a.name, n.thread_uuid, n.thread, 'expired', 'normal', n.about, v_now, v_now
+    from notice n
+      join patchcord.agents a on a.id = n.from_agent_uuid
+      join patchcord.namespaces s on s.id = n.from_namespace_uuid
+  )
+  insert into patchcord.deliveries (message_id, to_agent_uuid, from_agent_uuid, wake_at)
+  select n.id, n.from_agent_uuid, n.from_agent_uuid, v_now from notice n;
+end
+$function$
+;
+comment on function patchcord.expire_due() is 'Ends messages that were still new at their deadline, and tells each sender in one notice of the server who did not fetch which.';
 
 create or replace FUNCTION patchcord.fetch_inbox(p_hash text, p_done uuid[])
  RETURNS jsonb
@@ -677,13 +856,14 @@ declare
   v_new_ids uuid[];
   v_again jsonb;
 begin
-  w := patchcord.enter(p_hash, 0, 1, 1);
+  w := patchcord.enter(p_hash, 0, null);
   if w.outcome <> 'ok' then
     return to_jsonb(w);
   end if;
   perform patchcord.assume(w);
   v_settled := patchcord.settle(p_done, 'done');
-  v_new := patchcord.take_new(null, null, false, 20, 30000);
+  -- An answer names what became of each of p_done, too.
+  v_new := patchcord.take_new(null, null, false, 20, 8000 - 45 * cardinality(p_done));
   v_new_ids := array(select (e ->> 'message_id')::uuid from jsonb_array_elements(v_new) as e);
   v_again := (
     -- An answer can be lost on its way: what was fetched in the last minute is shown in full once more.
@@ -713,10 +893,10 @@ begin
 end
 $function$
 ;
-comment on function patchcord.fetch_inbox(text,uuid[]) is 'Entry: marks p_done, fetches what is new (20 messages, about 10k tokens), and lists what is open, deferred and who is here.';
+comment on function patchcord.fetch_inbox(text,uuid[]) is 'Entry: marks p_done, fetches what is new (20 messages, about 8,000 tokens), and lists what is open, deferred and who is here.';
 grant execute on function patchcord.fetch_inbox(text,uuid[]) to patchcord_api;
 
-create or replace FUNCTION patchcord.fetch_next(p_hash text, p_from text, p_thread text)
+create or replace FUNCTION patchcord.fetch_next(p_hash text, p_from text, p_thread text, p_woken uuid[] DEFAULT '{}'::uuid[])
  RETURNS jsonb
  LANGUAGE plpgsql
 AS $function$
@@ -724,7 +904,7 @@ declare
   w patchcord.entrance;
   v_from uuid[];
 begin
-  w := patchcord.enter(p_hash, 0, 1, 1);
+  w := patchcord.enter(p_hash, 0, null);
   if w.outcome <> 'ok' then
     return to_jsonb(w);
   end if;
@@ -739,12 +919,12 @@ begin
       return jsonb_build_object('outcome', 'unknown', 'unknown', array[p_from], 'agents', patchcord.roster());
     end if;
   end if;
-  return jsonb_build_object('outcome', 'ok', 'messages', patchcord.take_new(v_from, p_thread, true, 1, 30000));
+  return jsonb_build_object('outcome', 'ok', 'messages', patchcord.take_new(v_from, p_thread, true, 1, 8000, p_woken));
 end
 $function$
 ;
-comment on function patchcord.fetch_next(text,text,text) is 'Entry: fetches the one message that is next by urgency and age, of one sender or thread if named; an empty list when there is none.';
-grant execute on function patchcord.fetch_next(text,text,text) to patchcord_api;
+comment on function patchcord.fetch_next(text,text,text,uuid[]) is 'Entry: fetches the one message that is next by urgency and age, of one sender or thread if named; an empty list when there is none. p_woken: messages whose wakes this wait has taken.';
+grant execute on function patchcord.fetch_next(text,text,text,uuid[]) to patchcord_api;
 
 create or replace FUNCTION patchcord.find_recipients(p_to text[], p_namespaces text[])
  RETURNS TABLE(address text, agent_uuid uuid)
@@ -764,24 +944,23 @@ grant execute on function patchcord.find_recipients(text[],text[]) to patchcord_
 create or replace FUNCTION patchcord.full_inboxes(p_agents uuid[], p_max integer)
  RETURNS text[]
  LANGUAGE plpgsql
- STABLE SECURITY DEFINER
+ SECURITY DEFINER
  SET search_path TO 'pg_catalog', 'pg_temp'
 AS $function$
+declare
+  v_near uuid[] := patchcord.with_new(p_agents, p_max - 100);
 begin
-  return array(
-    select a.name from patchcord.agents a
-    where a.id = any (p_agents) and a.namespace_uuid = patchcord.claim_namespace()
-      and (
-        select count(*) from (
-          select from patchcord.deliveries d where d.to_agent_uuid = a.id and d.state = 'new' limit p_max
-        ) as counted
-      ) >= p_max
-    order by a.name
-  );
+  if cardinality(v_near) = 0 then
+    return '{}';
+  end if;
+  -- As many sends as run at once could all see the last free place: near the cap they go one at a time, in key order, until
+  -- commit, and each counts what was there when its turn came.
+  perform pg_advisory_xact_lock(hashtextextended('patchcord.full_inboxes ' || n.id, 0)) from unnest(v_near) as n (id);
+  return array(select a.name from patchcord.agents a where a.id = any (patchcord.with_new(v_near, p_max)) order by a.name);
 end
 $function$
 ;
-comment on function patchcord.full_inboxes(uuid[],integer) is 'Names of those agents of the caller''s namespace that already have p_max new messages.';
+comment on function patchcord.full_inboxes(uuid[],integer) is 'Names of those agents of the caller''s namespace that already have p_max new messages. Sends to one that is near it wait for each other.';
 grant execute on function patchcord.full_inboxes(uuid[],integer) to patchcord_agent;
 
 create or replace FUNCTION patchcord.is_name(p_name text)
@@ -810,6 +989,17 @@ end
 $function$
 ;
 comment on function patchcord.is_pair_fresh(patchcord.pairs,interval) is 'Whether a pair''s turns start again from 0: its window is over, or a person has typed on either side since it began.';
+
+create or replace FUNCTION patchcord.list_names(p_names text[])
+ RETURNS text
+ LANGUAGE sql
+ IMMUTABLE
+AS $function$
+  select array_to_string(p_names[1:20], ', ')
+    || case when cardinality(p_names) > 20 then format(' and %s more', cardinality(p_names) - 20) else '' end
+$function$
+;
+comment on function patchcord.list_names(text[]) is 'Names in a sentence, the first 20 of them.';
 
 create or replace FUNCTION patchcord.lock_pairs(p_others uuid[])
  RETURNS void
@@ -840,6 +1030,20 @@ $function$
 comment on function patchcord.lock_pairs(uuid[]) is 'Locks the caller''s pair with each of p_others until commit: of two messages that cross, one waits and meets the gate.';
 grant execute on function patchcord.lock_pairs(uuid[]) to patchcord_agent;
 
+create or replace FUNCTION patchcord.log_token(p_event text, p_token uuid, p_detail text)
+ RETURNS void
+ LANGUAGE sql
+AS $function$
+  insert into patchcord.security_log (event, namespace, agent, token_uuid, detail)
+  select p_event, n.name, a.name, t.id, p_detail
+  from patchcord.tokens t
+    left join patchcord.agents a on a.id = t.agent_uuid
+    left join patchcord.namespaces n on n.id = t.namespace_uuid
+  where t.id = p_token
+$function$
+;
+comment on function patchcord.log_token(text,uuid,text) is NULL;
+
 create or replace FUNCTION patchcord.move_deliveries(p_ids uuid[], p_from text[], p_state text)
  RETURNS uuid[]
  LANGUAGE plpgsql
@@ -856,7 +1060,11 @@ begin
   ), moved as (
     update patchcord.deliveries d set
       state = p_state,
-      fetched_at = coalesce(d.fetched_at, clock_timestamp()),
+      -- Each step keeps its own time: what is resolved later was answered before.
+      fetched_at = case when d.state = 'new' then clock_timestamp() else d.fetched_at end,
+      deferred_at = case when p_state = 'deferred' then coalesce(d.deferred_at, clock_timestamp()) else d.deferred_at end,
+      answered_at = case when p_state = 'answered' then clock_timestamp() else d.answered_at end,
+      done_at = case when p_state = 'done' then clock_timestamp() else d.done_at end,
       settled_at = case when p_state in ('answered', 'done', 'resolved') then clock_timestamp() end
     from picked
     where d.message_id = picked.message_id and d.to_agent_uuid = patchcord.claim_agent()
@@ -869,6 +1077,55 @@ $function$
 ;
 comment on function patchcord.move_deliveries(uuid[],text[],text) is 'Moves the caller''s own deliveries that are in one of p_from to p_state; the ids that moved.';
 grant execute on function patchcord.move_deliveries(uuid[],text[],text) to patchcord_agent;
+
+create or replace FUNCTION patchcord.note_refusal(p_hash text, p_limits jsonb)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+declare
+  w patchcord.entrance;
+begin
+  w := patchcord.enter(p_hash, 0, null);
+  if w.outcome = 'ok' then
+    perform patchcord.count_refusal(w.token_id, p_limits);
+  end if;
+  return to_jsonb(w);
+end
+$function$
+;
+comment on function patchcord.note_refusal(text,jsonb) is 'Entry: counts a call of this token that was refused outside of the database as one refused for its rate.';
+grant execute on function patchcord.note_refusal(text,jsonb) to patchcord_api;
+
+create or replace FUNCTION patchcord.on_agent_changed()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+declare
+  v_namespace text := (
+    select n.name from patchcord.namespaces n where n.id = case when tg_op = 'DELETE' then old.namespace_uuid else new.namespace_uuid end);
+begin
+  if tg_op = 'INSERT' then
+    insert into patchcord.security_log (event, namespace, agent) values ('agent_created', v_namespace, new.name);
+  elsif tg_op = 'DELETE' then
+    insert into patchcord.security_log (event, namespace, agent) values ('agent_deleted', v_namespace, old.name);
+  else
+    if new.name <> old.name then
+      insert into patchcord.security_log (event, namespace, agent, detail)
+      values ('agent_renamed', v_namespace, new.name, 'was ' || old.name);
+    end if;
+    if new.deleted_at is not null and old.deleted_at is null then
+      insert into patchcord.security_log (event, namespace, agent) values ('agent_deleted', v_namespace, new.name);
+    end if;
+  end if;
+  return null;
+end
+$function$
+;
+comment on function patchcord.on_agent_changed() is 'Notes agents that are made, renamed and deleted.';
 
 create or replace FUNCTION patchcord.on_agent_named()
  RETURNS trigger
@@ -914,6 +1171,26 @@ $function$
 ;
 comment on function patchcord.on_message() is NULL;
 
+create or replace FUNCTION patchcord.on_namespace_changed()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+begin
+  if tg_op = 'INSERT' then
+    insert into patchcord.security_log (event, namespace) values ('namespace_created', new.name);
+  elsif tg_op = 'DELETE' then
+    insert into patchcord.security_log (event, namespace) values ('namespace_deleted', old.name);
+  elsif new.name <> old.name then
+    insert into patchcord.security_log (event, namespace, detail) values ('namespace_renamed', new.name, 'was ' || old.name);
+  end if;
+  return null;
+end
+$function$
+;
+comment on function patchcord.on_namespace_changed() is 'Notes namespaces that are made, renamed and deleted.';
+
 create or replace FUNCTION patchcord.on_namespace_named()
  RETURNS trigger
  LANGUAGE plpgsql
@@ -954,6 +1231,29 @@ $function$
 ;
 comment on function patchcord.on_rename() is 'Notes when an agent got another name.';
 
+create or replace FUNCTION patchcord.on_token_changed()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+begin
+  if tg_op = 'DELETE' then
+    insert into patchcord.security_log (event, token_uuid, detail) values ('token_deleted', old.id, old.label);
+  elsif tg_op = 'INSERT' then
+    perform patchcord.log_token(case when new.rotated_from is null then 'token_created' else 'token_rotated' end, new.id,
+      new.label || coalesce(' in place of ' || new.rotated_from, ''));
+  elsif new.revoked_at is not null and old.revoked_at is null then
+    perform patchcord.log_token('token_revoked', new.id, new.label);
+  elsif new.revoked_at is null and old.revoked_at is not null then
+    perform patchcord.log_token('token_restored', new.id, new.label);
+  end if;
+  return null;
+end
+$function$
+;
+comment on function patchcord.on_token_changed() is 'Notes tokens that are made, rotated, revoked, restored and deleted.';
+
 create or replace FUNCTION patchcord.open_thread(p_slug text, p_others uuid[])
  RETURNS uuid
  LANGUAGE plpgsql
@@ -982,21 +1282,24 @@ AS $function$
 declare
   w patchcord.entrance;
 begin
-  w := patchcord.enter(p_hash, 0, 1, 1);
+  w := patchcord.enter(p_hash, 0, null);
   if w.outcome <> 'ok' then
     return to_jsonb(w);
   end if;
   perform patchcord.assume(w);
   return jsonb_build_object('outcome', 'ok', 'agent', w.agent, 'namespace', w.namespace) || (
     with pending as (
-      select d.message_id, a.name as "from", m.sent_at,
+      select d.message_id, patchcord.sender_name(l.m, a.name) as "from", (l.m).sent_at,
         case when p_state <> 'new' then left(regexp_replace(left(b.content, 400), '\s+', ' ', 'g'), 120) end as preview
       from patchcord.deliveries d
-        join patchcord.agent_messages m on m.id = d.message_id and m.to_agent_uuid = d.to_agent_uuid
+        cross join lateral (
+          select r from patchcord.agent_messages r
+          where r.id = d.message_id and r.to_agent_uuid = d.to_agent_uuid offset 0
+        ) as l (m)
         join patchcord.agents a on a.id = d.from_agent_uuid
         left join patchcord.message_bodies b on b.id = d.message_id and p_state <> 'new'
       where d.to_agent_uuid = w.agent_id and d.state = p_state and d.state in ('new', 'open', 'deferred')
-        and (p_state <> 'new' or d.wake_at <= clock_timestamp())
+        and (p_state <> 'new' or d.wake_at <= clock_timestamp() and coalesce(d.expires_at > clock_timestamp(), true))
     )
     select jsonb_build_object(
       'pending_count', (select count(*) from pending),
@@ -1011,6 +1314,96 @@ $function$
 ;
 comment on function patchcord.peek_inbox(text,text,integer) is 'Entry: what waits in one state, oldest first, changing nothing. Text that is still new is never shown, new ones only when due.';
 grant execute on function patchcord.peek_inbox(text,text,integer) to patchcord_api;
+
+create or replace FUNCTION patchcord.purge(p_days integer, p_max integer)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+declare
+  v_now timestamptz := clock_timestamp();
+  -- Whoever calls this can delete nothing of today.
+  v_before timestamptz := v_now - make_interval(days => greatest(p_days, 1));
+  v_threads uuid[];
+  v_count integer;
+  v_counts jsonb := '{}';
+begin
+  -- Whatever another transaction holds is left for the next time: nobody waits for this, and it waits for nobody.
+  with old as (
+    select d.message_id from patchcord.deliveries d
+    where d.settled_at < v_before and d.state not in ('new', 'open', 'deferred')
+      and not exists (
+        select from patchcord.deliveries o
+        where o.message_id = d.message_id
+          and (o.state in ('new', 'open', 'deferred') or coalesce(o.settled_at >= v_before, true))
+      )
+    order by d.settled_at limit p_max
+  ), locked as (
+    select d.message_id, d.to_agent_uuid from patchcord.deliveries d
+    where d.message_id in (select message_id from old)
+      and d.settled_at < v_before and d.state not in ('new', 'open', 'deferred')
+    order by d.message_id, d.to_agent_uuid
+    for update skip locked
+  ), whole as (
+    select l.message_id from locked l group by l.message_id
+    having count(*) = (select count(*) from patchcord.deliveries d where d.message_id = l.message_id)
+  )
+  delete from patchcord.message_bodies b using whole w where b.id = w.message_id;
+  get diagnostics v_count = row_count;
+  v_counts := v_counts || jsonb_build_object('messages', v_count);
+
+  delete from patchcord.idempotency_keys k using (
+    select o.agent_uuid, o.key from patchcord.idempotency_keys o
+    where o.created_at < v_now - interval '24 hours'
+    order by o.created_at limit p_max
+    for update skip locked
+  ) old
+  where k.agent_uuid = old.agent_uuid and k.key = old.key;
+  get diagnostics v_count = row_count;
+  v_counts := v_counts || jsonb_build_object('keys', v_count);
+
+  delete from patchcord.leases l using (
+    -- One that was given back is kept for as long as a renewal from before can be on its way.
+    select o.agent_uuid, o.session from patchcord.leases o
+    where o.expires_at < v_now - interval '10 minutes'
+    order by o.expires_at limit p_max
+    for update skip locked
+  ) old
+  where l.agent_uuid = old.agent_uuid and l.session = old.session;
+  get diagnostics v_count = row_count;
+  v_counts := v_counts || jsonb_build_object('leases', v_count);
+
+  delete from patchcord.security_log s where s.id in (
+    select o.id from patchcord.security_log o
+    where o.logged_at < v_now - interval '1 year'
+    order by o.logged_at limit p_max
+    for update skip locked
+  );
+  get diagnostics v_count = row_count;
+  v_counts := v_counts || jsonb_build_object('events', v_count);
+
+  -- Every thread is looked at, so only in the last of many batches.
+  if (v_counts ->> 'messages')::integer < p_max then
+    v_threads := array(
+      select t.id from patchcord.threads t
+      where t.created_at < v_before
+        and not exists (select from patchcord.agent_messages m where m.thread_uuid = t.id)
+      order by t.id limit p_max
+      for update skip locked
+    );
+    -- Once more, now that nobody can open it again: a message may have come between the look and the lock.
+    delete from patchcord.threads t
+    where t.id = any (v_threads) and not exists (select from patchcord.agent_messages m where m.thread_uuid = t.id);
+    get diagnostics v_count = row_count;
+    v_counts := v_counts || jsonb_build_object('threads', v_count);
+  end if;
+  return v_counts;
+end
+$function$
+;
+comment on function patchcord.purge(integer,integer) is 'Entry: deletes p_max of each of: messages settled with every recipient p_days ago, keys older than 24 hours, expired leases, events of a year ago, threads without messages. How many of each; never what is new, open or deferred.';
+grant execute on function patchcord.purge(integer,integer) to patchcord_api;
 
 create or replace FUNCTION patchcord.reach_of(p_agents uuid[])
  RETURNS TABLE(agent_uuid uuid, agent text, reach text, state text, client text, machine text, lease_renewed_at timestamp with time zone, last_seen_at timestamp with time zone)
@@ -1059,10 +1452,11 @@ declare
 begin
   -- The loop budget's wakes come due: whoever of the instances comes first takes each one to Supabase Realtime.
   perform patchcord.release_held();
+  perform patchcord.expire_due();
   return (
     with page as (
       select d.message_id, d.to_agent_uuid, d.wake_at from patchcord.deliveries d
-      where d.state = 'new' and d.notified_at is null
+      where d.state = 'new' and d.notified_at is null and coalesce(d.expires_at > clock_timestamp(), true)
         and d.wake_at >= coalesce((p_after ->> 'wakeAt')::timestamptz, v_since) and d.wake_at <= clock_timestamp()
         and (p_after is null or (d.wake_at, d.message_id, d.to_agent_uuid) > (
           (p_after ->> 'wakeAt')::timestamptz, (p_after ->> 'id')::uuid, (p_after ->> 'toAgentId')::uuid
@@ -1176,6 +1570,29 @@ $function$
 comment on function patchcord.recent_wakes(uuid,double precision,integer) is 'Entry: the newest wakes of an agent since a time, oldest first, for the replay of its private topic. Ids and names only.';
 grant execute on function patchcord.recent_wakes(uuid,double precision,integer) to patchcord_api;
 
+create or replace FUNCTION patchcord.recipients_now(p_id uuid)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+AS $function$
+begin
+  return (
+    select jsonb_agg(jsonb_build_object(
+      'agent', a.name, 'state', d.state,
+      'reach', case when d.to_agent_uuid = patchcord.claim_agent() then 'self' else coalesce(x.reach, 'offline') end,
+      'last_seen_at', x.last_seen_at, 'held_until', case when d.held then d.wake_at end
+    ) order by a.name)
+    from patchcord.deliveries d
+      join patchcord.agents a on a.id = d.to_agent_uuid
+      left join patchcord.reach_of(array(
+        select r.to_agent_uuid from patchcord.deliveries r where r.message_id = p_id)) x on x.agent_uuid = a.id
+    where d.message_id = p_id
+  );
+end
+$function$
+;
+comment on function patchcord.recipients_now(uuid) is 'How far a message of the caller is with each recipient, and the reach of that recipient; null for a message that is gone.';
+grant execute on function patchcord.recipients_now(uuid) to patchcord_agent;
+
 create or replace FUNCTION patchcord.refill(p_level double precision, p_at timestamp with time zone, p_burst double precision, p_per_second double precision)
  RETURNS double precision
  LANGUAGE sql
@@ -1242,51 +1659,98 @@ $function$
 comment on function patchcord.remember(text,jsonb) is 'Keeps the answer of a key that this call claimed; a refusal frees the key.';
 grant execute on function patchcord.remember(text,jsonb) to patchcord_agent;
 
-create or replace FUNCTION patchcord.renew_lease(p_hash text, p_session text, p_client text, p_machine text, p_seconds double precision, p_announced uuid[])
+create or replace FUNCTION patchcord.renew_leases(p_rows jsonb, p_seconds double precision)
  RETURNS jsonb
  LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'pg_catalog', 'pg_temp'
 AS $function$
 declare
-  w patchcord.entrance;
+  v_now timestamptz := clock_timestamp();
+  v_answers jsonb;
+  v_agents uuid[];
 begin
-  w := patchcord.enter(p_hash, 0, 1, 1);
-  if w.outcome <> 'ok' then
-    return to_jsonb(w);
-  end if;
-  perform patchcord.assume(w);
-  insert into patchcord.leases as l (agent_uuid, session, namespace_uuid, token_uuid, client, machine, expires_at)
-  values (
-    w.agent_id, p_session, w.namespace_id, w.token_id, p_client, p_machine,
-    clock_timestamp() + make_interval(secs => p_seconds)
-  )
-  on conflict (agent_uuid, session) do update set
-    renewed_at = clock_timestamp(), expires_at = excluded.expires_at, token_uuid = excluded.token_uuid,
-    client = excluded.client, machine = excluded.machine;
-  -- A token that invents sessions fills nothing: the latest stay.
-  delete from patchcord.leases l
-  where l.agent_uuid = w.agent_id and l.session in (
-    select x.session from patchcord.leases x
-    where x.agent_uuid = w.agent_id order by x.expires_at desc, x.session offset 20
-  );
-  if cardinality(p_announced) > 0 then
-    with picked as (
-      select d.message_id from patchcord.deliveries d
-      where d.to_agent_uuid = w.agent_id and d.message_id = any (p_announced) and d.notified_at is null
-        and d.state <> 'unsent'
-      order by d.message_id
-      -- A fetch holds its rows while it takes older ones: waiting for it here could deadlock. What it has fetched was heard.
-      for update skip locked
+  with asked as materialized (
+    -- Each row stands for itself: its own token, its own refusal.
+    select r.place, r.said ->> 'session' as session, r.said ->> 'client' as client, r.said ->> 'machine' as machine,
+      v_now - make_interval(secs => (r.said ->> 'waited_seconds')::float8) as at,
+      case when jsonb_array_length(r.said -> 'announced') > 0 then r.said -> 'announced' end as announced,
+      t.id as token_id, t.last_used_at, a.id as agent_id, a.namespace_uuid,
+      case
+        when t.id is null then 'token_rejected'
+        when a.deleted_at is not null then 'agent_gone'
+        when t.revoked_at is not null then 'token_revoked'
+        when t.expires_at <= v_now then 'token_rejected'
+        when t.banned_until > v_now then 'banned'
+        else 'ok'
+      end as outcome, t.banned_until
+    from jsonb_array_elements(p_rows) with ordinality as r (said, place)
+      left join patchcord.tokens t on t.hash = decode(r.said ->> 'hash', 'hex')
+      left join patchcord.agents a on a.id = t.agent_uuid
+  ), lease as (
+    -- In key order, whoever stores: batches of two instances that cross wait for each other and do not deadlock.
+    insert into patchcord.leases as l (
+      agent_uuid, session, namespace_uuid, token_uuid, client, machine, started_at, renewed_at, expires_at
     )
+    select distinct on (q.agent_id, q.session) q.agent_id, q.session, q.namespace_uuid, q.token_id, q.client, q.machine,
+      q.at, q.at, q.at + make_interval(secs => p_seconds)
+    from asked q where q.outcome = 'ok'
+    order by q.agent_id, q.session, q.at desc, q.place desc
+    on conflict (agent_uuid, session) do update set
+      started_at = case when l.ended_at is null then l.started_at else excluded.started_at end,
+      renewed_at = excluded.renewed_at, expires_at = excluded.expires_at, ended_at = null,
+      token_uuid = excluded.token_uuid, client = excluded.client, machine = excluded.machine
+    where l.renewed_at <= excluded.renewed_at and coalesce(l.ended_at < excluded.renewed_at, true)
+  ), picked as (
+    select d.message_id, d.to_agent_uuid
+    from asked q
+      cross join jsonb_array_elements_text(q.announced) as said (id)
+      join patchcord.deliveries d on d.message_id = said.id::uuid and d.to_agent_uuid = q.agent_id
+    where q.outcome = 'ok' and d.state = 'new' and d.notified_at is null
+    order by d.message_id, d.to_agent_uuid
+    -- A fetch holds its rows while it takes older ones: waiting for it here could deadlock. What it has fetched is no step.
+    for update of d skip locked
+  ), notified as (
     update patchcord.deliveries d set notified_at = clock_timestamp()
     from picked
-    where d.message_id = picked.message_id and d.to_agent_uuid = w.agent_id;
-  end if;
-  return jsonb_build_object('outcome', 'ok');
+    where d.message_id = picked.message_id and d.to_agent_uuid = picked.to_agent_uuid
+  ), seen as (
+    select t.id from patchcord.tokens t
+    where t.id in (
+      select q.token_id from asked q
+      where q.outcome = 'ok' and coalesce(q.last_used_at < v_now - interval '20 s', true)
+    )
+    order by t.id
+    -- Not more: whoever inserts a lease holds the key of its token, and two batches would wait for each other's.
+    for no key update skip locked
+  ), used as (
+    update patchcord.tokens t set last_used_at = v_now from seen where t.id = seen.id
+  )
+  select jsonb_agg(jsonb_build_object(
+    'outcome', q.outcome, 'banned_until', q.banned_until,
+    'retry_after_seconds', ceil(extract(epoch from q.banned_until - v_now))::integer
+  ) order by q.place), array_agg(distinct q.agent_id)
+  from asked q into v_answers, v_agents;
+  -- A token that invents sessions fills nothing: the latest stay.
+  delete from patchcord.leases l using (
+    select v.agent_uuid, v.session from patchcord.leases v
+    where (v.agent_uuid, v.session) in (
+      select x.agent_uuid, x.session from (
+        select y.agent_uuid, y.session,
+          row_number() over (partition by y.agent_uuid order by y.expires_at desc, y.session) as place
+        from patchcord.leases y where y.agent_uuid = any (v_agents)
+      ) x where x.place > 20
+    )
+    order by v.agent_uuid, v.session
+    for update skip locked
+  ) old
+  where l.agent_uuid = old.agent_uuid and l.session = old.session;
+  return coalesce(v_answers, '[]');
 end
 $function$
 ;
-comment on function patchcord.renew_lease(text,text,text,text,double precision,uuid[]) is 'Entry: keeps a listener''s lease for p_seconds and records the ids whose line it has written.';
-grant execute on function patchcord.renew_lease(text,text,text,text,double precision,uuid[]) to patchcord_api;
+comment on function patchcord.renew_leases(jsonb,double precision) is 'Entry: keeps the leases of many listeners for p_seconds and records the ids whose line each has written; an outcome per row, in order. A row is hash, session, client, machine, announced, and waited_seconds since it was asked for.';
+grant execute on function patchcord.renew_leases(jsonb,double precision) to patchcord_api;
 
 create or replace FUNCTION patchcord.replay(p_key text, p_body_hash text)
  RETURNS jsonb
@@ -1313,11 +1777,12 @@ begin
   if v.body_hash <> p_body_hash then
     return jsonb_build_object('outcome', 'conflict');
   end if;
-  return v.answer || jsonb_build_object('replayed', true, 'wakes', '[]'::jsonb);
+  return v.answer || jsonb_build_object('replayed', true, 'wakes', '[]'::jsonb, 'recipients',
+    coalesce(patchcord.recipients_now((v.answer ->> 'message_id')::uuid), v.answer -> 'recipients'));
 end
 $function$
 ;
-comment on function patchcord.replay(text,text) is 'Claims an idempotency key for this call (null: go on), or gives the answer that the key already has.';
+comment on function patchcord.replay(text,text) is 'Claims an idempotency key for this call (null: go on), or gives the answer that the key already has, with what has become of its message since.';
 grant execute on function patchcord.replay(text,text) to patchcord_agent;
 
 create or replace FUNCTION patchcord.reply_as_me(p_id uuid, p_content text, p_state text, p_limits jsonb)
@@ -1330,9 +1795,10 @@ declare
   v_full text[];
   v_answer jsonb := jsonb_build_object('outcome', 'settled');
 begin
-  select r.id, r.thread_uuid, r.thread, r.from_agent_uuid, a.name, a.deleted_at, d.state into m
+  select r.id, r.thread_uuid, r.thread, r.kind, r.from_agent_uuid, a.name, a.deleted_at, d.state into m
   from patchcord.agent_messages r
-    join patchcord.deliveries d on d.message_id = r.id and d.to_agent_uuid = r.to_agent_uuid and d.state <> 'unsent'
+    join patchcord.deliveries d on d.message_id = r.id and d.to_agent_uuid = r.to_agent_uuid
+      and d.state not in ('unsent', 'expired')
     join patchcord.agents a on a.id = r.from_agent_uuid
   where r.id = p_id and r.to_agent_uuid = v_me;
   if not found then
@@ -1341,6 +1807,9 @@ begin
   if m.state = 'new' then
     -- Nobody has seen it: settling it would hide its text for good.
     return jsonb_build_object('outcome', 'unseen');
+  end if;
+  if m.kind = 'expired' then
+    return jsonb_build_object('outcome', 'notice');
   end if;
   if p_content is not null then
     if m.deleted_at is not null then
@@ -1362,7 +1831,7 @@ begin
     and (p_state = 'resolved' and resolved_at is null or p_content is not null and p_state <> 'resolved' and resolved_at is not null);
   if p_content is not null then
     v_answer := patchcord.store_message(array[m.from_agent_uuid], p_content, m.thread_uuid, m.thread,
-      case p_state when 'resolved' then 'resolved' else 'message' end, 'normal', p_id, p_limits, p_state = 'resolved');
+      case p_state when 'resolved' then 'resolved' else 'message' end, 'normal', p_id, p_limits, p_state = 'resolved', null);
   end if;
   return v_answer || jsonb_build_object('settled', (
     select d.state from patchcord.deliveries d where d.message_id = p_id and d.to_agent_uuid = v_me));
@@ -1382,8 +1851,7 @@ declare
   w patchcord.entrance;
   v_answer jsonb;
 begin
-  w := patchcord.enter(p_hash, case when p_content is null then 0 else 1 end,
-    (p_limits ->> 'sendBurst')::float8, (p_limits ->> 'sendPerSecond')::float8);
+  w := patchcord.enter(p_hash, case when p_content is null then 0 else 1 end, p_limits);
   if w.outcome <> 'ok' then
     return to_jsonb(w);
   end if;
@@ -1396,7 +1864,7 @@ begin
 end
 $function$
 ;
-comment on function patchcord.reply_message(text,uuid,text,text,text,text,jsonb) is 'Entry: answers, defers or resolves a message that the caller received. Outcome sent, settled, unseen, not_found, or as of send_message.';
+comment on function patchcord.reply_message(text,uuid,text,text,text,text,jsonb) is 'Entry: answers, defers or resolves a message that the caller received. Outcome sent, settled, unseen, notice, not_found, or as of send_message.';
 grant execute on function patchcord.reply_message(text,uuid,text,text,text,text,jsonb) to patchcord_api;
 
 create or replace FUNCTION patchcord.report_presence(p_hash text, p_state text, p_client text, p_session text, p_machine text, p_human_prompt boolean)
@@ -1406,7 +1874,7 @@ AS $function$
 declare
   w patchcord.entrance;
 begin
-  w := patchcord.enter(p_hash, 0, 1, 1);
+  w := patchcord.enter(p_hash, 0, null);
   if w.outcome <> 'ok' then
     return to_jsonb(w);
   end if;
@@ -1435,7 +1903,7 @@ create or replace FUNCTION patchcord.resolve_token(p_hash text)
  LANGUAGE plpgsql
 AS $function$
 begin
-  return to_jsonb(patchcord.enter(p_hash, 0, 1, 1));
+  return to_jsonb(patchcord.enter(p_hash, 0, null));
 end
 $function$
 ;
@@ -1471,7 +1939,7 @@ $function$
 comment on function patchcord.schema_version() is 'Entry: the newest migration of this database, so that a server can refuse one that is behind or ahead of it.';
 grant execute on function patchcord.schema_version() to patchcord_api;
 
-create or replace FUNCTION patchcord.send_as_me(p_to text[], p_namespaces text[], p_content text, p_thread text, p_kind text, p_urgency text, p_limits jsonb)
+create or replace FUNCTION patchcord.send_as_me(p_to text[], p_namespaces text[], p_content text, p_thread text, p_kind text, p_urgency text, p_limits jsonb, p_expires_in double precision)
  RETURNS jsonb
  LANGUAGE plpgsql
 AS $function$
@@ -1500,7 +1968,7 @@ begin
   perform patchcord.lock_pairs(v_recipients);
   if p_to is not null and p_kind <> 'report' then
     -- What closes the gate is fetched by being shown, and this must outlive the refusal: an outcome, not an exception.
-    v_blocked := patchcord.take_new(array_remove(v_recipients, patchcord.claim_agent()), null, false, 20, 30000);
+    v_blocked := patchcord.take_new(array_remove(v_recipients, patchcord.claim_agent()), null, false, 20, 8000);
     if jsonb_array_length(v_blocked) > 0 then
       return jsonb_build_object('outcome', 'gated', 'messages', v_blocked);
     end if;
@@ -1513,14 +1981,14 @@ begin
     v_thread := patchcord.open_thread(p_thread, v_recipients);
   end if;
   return patchcord.store_message(
-    v_recipients, p_content, v_thread, p_thread, p_kind, p_urgency, null, p_limits, false);
+    v_recipients, p_content, v_thread, p_thread, p_kind, p_urgency, null, p_limits, false, p_expires_in);
 end
 $function$
 ;
-comment on function patchcord.send_as_me(text[],text[],text,text,text,text,jsonb) is 'The work of a send, under the caller''s claims: recipients, pair locks, gate, cap, insert.';
-grant execute on function patchcord.send_as_me(text[],text[],text,text,text,text,jsonb) to patchcord_agent;
+comment on function patchcord.send_as_me(text[],text[],text,text,text,text,jsonb,double precision) is 'The work of a send, under the caller''s claims: recipients, pair locks, gate, cap, insert.';
+grant execute on function patchcord.send_as_me(text[],text[],text,text,text,text,jsonb,double precision) to patchcord_agent;
 
-create or replace FUNCTION patchcord.send_message(p_hash text, p_to text[], p_namespaces text[], p_content text, p_thread text, p_kind text, p_urgency text, p_key text, p_body_hash text, p_limits jsonb)
+create or replace FUNCTION patchcord.send_message(p_hash text, p_to text[], p_namespaces text[], p_content text, p_thread text, p_kind text, p_urgency text, p_key text, p_body_hash text, p_limits jsonb, p_expires_in double precision DEFAULT NULL::double precision)
  RETURNS jsonb
  LANGUAGE plpgsql
  SET search_path TO 'pg_catalog', 'pg_temp'
@@ -1530,7 +1998,7 @@ declare
   w patchcord.entrance;
   v_answer jsonb;
 begin
-  w := patchcord.enter(p_hash, 1, (p_limits ->> 'sendBurst')::float8, (p_limits ->> 'sendPerSecond')::float8);
+  w := patchcord.enter(p_hash, 1, p_limits);
   if w.outcome <> 'ok' then
     return to_jsonb(w);
   end if;
@@ -1540,12 +2008,23 @@ begin
     return v_answer;
   end if;
   return patchcord.remember(p_key,
-    patchcord.send_as_me(p_to, p_namespaces, p_content, p_thread, p_kind, p_urgency, p_limits));
+    patchcord.send_as_me(p_to, p_namespaces, p_content, p_thread, p_kind, p_urgency, p_limits, p_expires_in));
 end
 $function$
 ;
-comment on function patchcord.send_message(text,text[],text[],text,text,text,text,text,text,jsonb) is 'Entry: one send in one round trip. Outcome sent, gated, unknown, inbox_full, conflict, rate_limited, or that of the token. p_to null: everyone here.';
-grant execute on function patchcord.send_message(text,text[],text[],text,text,text,text,text,text,jsonb) to patchcord_api;
+comment on function patchcord.send_message(text,text[],text[],text,text,text,text,text,text,jsonb,double precision) is 'Entry: one send in one round trip. Outcome sent, gated, unknown, inbox_full, conflict, rate_limited, or that of the token. p_to null: everyone here. p_expires_in: seconds, null for ever.';
+grant execute on function patchcord.send_message(text,text[],text[],text,text,text,text,text,text,jsonb,double precision) to patchcord_api;
+
+create or replace FUNCTION patchcord.sender_name(m patchcord.agent_messages, p_now text)
+ RETURNS text
+ LANGUAGE sql
+ IMMUTABLE
+AS $function$
+  select case when m.kind = 'expired' then m.from_agent else p_now end
+$function$
+;
+comment on function patchcord.sender_name(patchcord.agent_messages,text) is 'Who a message is from: the agent by the name p_now that it has now, or the server.';
+grant execute on function patchcord.sender_name(patchcord.agent_messages,text) to patchcord_agent;
 
 create or replace FUNCTION patchcord.settle(p_ids uuid[], p_state text)
  RETURNS jsonb
@@ -1557,7 +2036,7 @@ begin
     select jsonb_agg(jsonb_build_object('message_id', i.id, 'state', d.state) order by i.place)
     from unnest(p_ids) with ordinality as i (id, place)
       left join patchcord.deliveries d
-        on d.message_id = i.id and d.to_agent_uuid = patchcord.claim_agent() and d.state <> 'unsent'
+        on d.message_id = i.id and d.to_agent_uuid = patchcord.claim_agent() and d.state not in ('unsent', 'expired')
   ), '[]');
 end
 $function$
@@ -1572,7 +2051,7 @@ AS $function$
 declare
   w patchcord.entrance;
 begin
-  w := patchcord.enter(p_hash, 0, 1, 1);
+  w := patchcord.enter(p_hash, 0, null);
   if w.outcome <> 'ok' then
     return to_jsonb(w);
   end if;
@@ -1600,7 +2079,7 @@ $function$
 comment on function patchcord.shown(patchcord.agent_messages,text,text,timestamp with time zone) is 'A message in full, its text cut at 8,000 characters. shown_seconds_ago is null the first time.';
 grant execute on function patchcord.shown(patchcord.agent_messages,text,text,timestamp with time zone) to patchcord_agent;
 
-create or replace FUNCTION patchcord.store_message(p_recipients uuid[], p_content text, p_thread_uuid uuid, p_thread text, p_kind text, p_urgency text, p_reply_to uuid, p_limits jsonb, p_silent boolean)
+create or replace FUNCTION patchcord.store_message(p_recipients uuid[], p_content text, p_thread_uuid uuid, p_thread text, p_kind text, p_urgency text, p_reply_to uuid, p_limits jsonb, p_silent boolean, p_expires_in double precision)
  RETURNS jsonb
  LANGUAGE plpgsql
 AS $function$
@@ -1609,6 +2088,7 @@ declare
   v_ns uuid := patchcord.claim_namespace();
   v_id uuid := patchcord.uuid_v7();
   v_at timestamptz := clock_timestamp();
+  v_expires_at timestamptz := v_at + make_interval(secs => p_expires_in);
   v_answer jsonb;
 begin
   with recipient as (
@@ -1632,15 +2112,19 @@ begin
       p_thread_uuid, p_thread, p_kind, p_urgency, p_reply_to, v_at, r.wake_at
     from recipient r cross join sender s
   ), delivery as (
-    insert into patchcord.deliveries (message_id, to_agent_uuid, from_agent_uuid, state, wake_at, held, fetched_at)
+    insert into patchcord.deliveries (
+      message_id, to_agent_uuid, from_agent_uuid, state, wake_at, held, deferred_at, expires_at
+    )
     select v_id, r.id, v_me, case when r.id = v_me then 'deferred' else 'new' end, r.wake_at,
-      coalesce(r.wake_at > v_at, false), case when r.id = v_me then v_at end
+      coalesce(r.wake_at > v_at, false), case when r.id = v_me then v_at end, case when r.id <> v_me then v_expires_at end
     from recipient r
   )
   select jsonb_build_object(
     'outcome', 'sent', 'message_id', v_id, 'thread', p_thread, 'sent_at', v_at, 'replayed', false,
+    'expires_at', v_expires_at,
     'recipients', jsonb_agg(jsonb_build_object(
       'agent', r.name,
+      'state', case when r.id = v_me then 'deferred' else 'new' end,
       'reach', case when r.id = v_me then 'self' else x.reach end,
       'last_seen_at', x.last_seen_at,
       'held_until', case when r.wake_at > v_at then r.wake_at end
@@ -1656,10 +2140,10 @@ begin
 end
 $function$
 ;
-comment on function patchcord.store_message(uuid[],text,uuid,text,text,text,uuid,jsonb,boolean) is 'Stores one message for recipients that were checked and whose pairs are locked; the answer to its sender, and the wakes.';
-grant execute on function patchcord.store_message(uuid[],text,uuid,text,text,text,uuid,jsonb,boolean) to patchcord_agent;
+comment on function patchcord.store_message(uuid[],text,uuid,text,text,text,uuid,jsonb,boolean,double precision) is 'Stores one message for recipients that were checked and whose pairs are locked; the answer to its sender, and the wakes.';
+grant execute on function patchcord.store_message(uuid[],text,uuid,text,text,text,uuid,jsonb,boolean,double precision) to patchcord_agent;
 
-create or replace FUNCTION patchcord.take_new(p_from uuid[], p_thread text, p_due_only boolean, p_max integer, p_octets_max integer)
+create or replace FUNCTION patchcord.take_new(p_from uuid[], p_thread text, p_due_only boolean, p_max integer, p_tokens_max integer, p_woken uuid[] DEFAULT '{}'::uuid[])
  RETURNS jsonb
  LANGUAGE plpgsql
 AS $function$
@@ -1667,33 +2151,46 @@ declare
   v_me uuid := patchcord.claim_agent();
   v_taken uuid[];
 begin
-  -- The size is counted in octets / 3, which is near a token or above one in every script.
-  with candidate as (
+  -- About what the server estimates of each text and what stands around it, rather too much: what is more is cut there.
+  -- `offset 0` and `materialized`: before a table has statistics, a plan of one piece reads a full inbox once per message of it.
+  with candidate as materialized (
     select d.message_id, m.urgency, m.sent_at
     from patchcord.deliveries d
-      join patchcord.agent_messages m on m.id = d.message_id and m.to_agent_uuid = d.to_agent_uuid
+      cross join lateral (
+        select r.urgency, r.sent_at, r.thread from patchcord.agent_messages r
+        where r.id = d.message_id and r.to_agent_uuid = d.to_agent_uuid offset 0
+      ) m
     where d.to_agent_uuid = v_me and d.state = 'new' and d.wake_at is not null
+      and coalesce(d.expires_at > clock_timestamp(), true)
       and (p_from is null or d.from_agent_uuid = any (p_from))
       and (p_thread is null or m.thread = p_thread)
       and (not p_due_only or d.wake_at <= clock_timestamp())
     order by m.urgency <> 'urgent', m.sent_at, d.message_id
     limit p_max
-  ), sized as (
+  ), sized as materialized (
     select c.message_id,
       row_number() over shown_order as place,
-      sum(300 + octet_length(left(b.content, 8000))) over shown_order as octets
+      sum(230 + patchcord.about_tokens(left(b.content, 8000))) over shown_order as tokens
     from candidate c join patchcord.message_bodies b on b.id = c.message_id
     window shown_order as (order by c.urgency <> 'urgent', c.sent_at, c.message_id)
   ), picked as (
     -- A second fetch waits here for the first and then finds the row no longer new: it is shown again below, not lost.
-    select d.message_id from patchcord.deliveries d
-    where d.to_agent_uuid = v_me and d.state = 'new' and d.message_id in (
-      select z.message_id from sized z where z.octets <= p_octets_max or z.place = 1
-    )
+    select d.message_id, m.kind = 'expired' as is_notice, clock_timestamp() as at
+    from patchcord.deliveries d
+      join patchcord.agent_messages m on m.id = d.message_id and m.to_agent_uuid = d.to_agent_uuid
+    where d.to_agent_uuid = v_me and d.state = 'new' and d.message_id = any (array(
+      select z.message_id from sized z where z.tokens <= p_tokens_max or z.place = 1
+    ))
     order by d.message_id
-    for update
+    for update of d
   ), taken as (
-    update patchcord.deliveries d set state = 'open', fetched_at = clock_timestamp()
+    -- A notice asks for nothing: to be shown settles it. p_woken: wakes that a wait took and now answers.
+    update patchcord.deliveries d set
+      state = case when picked.is_notice then 'done' else 'open' end,
+      notified_at = case when d.message_id = any (p_woken) then coalesce(d.notified_at, picked.at) else d.notified_at end,
+      fetched_at = picked.at,
+      done_at = case when picked.is_notice then picked.at end,
+      settled_at = case when picked.is_notice then picked.at end
     from picked
     where d.message_id = picked.message_id and d.to_agent_uuid = v_me
     returning d.message_id
@@ -1703,7 +2200,7 @@ begin
     return '[]'::jsonb;
   end if;
   return (
-    select jsonb_agg(patchcord.shown(m, a.name, b.content, null) order by m.urgency <> 'urgent', m.sent_at, m.id)
+    select jsonb_agg(patchcord.shown(m, patchcord.sender_name(m, a.name), b.content, null) order by m.urgency <> 'urgent', m.sent_at, m.id)
     from patchcord.agent_messages m
       join patchcord.message_bodies b on b.id = m.id
       join patchcord.agents a on a.id = m.from_agent_uuid
@@ -1712,8 +2209,8 @@ begin
 end
 $function$
 ;
-comment on function patchcord.take_new(uuid[],text,boolean,integer,integer) is 'Fetches new messages of the caller (new becomes open): urgent first, then oldest, at most p_max and p_octets_max, at least one.';
-grant execute on function patchcord.take_new(uuid[],text,boolean,integer,integer) to patchcord_agent;
+comment on function patchcord.take_new(uuid[],text,boolean,integer,integer,uuid[]) is 'Fetches new messages of the caller (new becomes open): urgent first, then oldest, at most p_max and about p_tokens_max, at least one.';
+grant execute on function patchcord.take_new(uuid[],text,boolean,integer,integer,uuid[]) to patchcord_agent;
 
 create or replace FUNCTION patchcord.take_notices()
  RETURNS jsonb
@@ -1725,9 +2222,12 @@ begin
   -- What a resolve tells is shown once and settles itself.
   v_ids := patchcord.move_deliveries(array(
     select d.message_id from patchcord.deliveries d
-      join patchcord.agent_messages m on m.id = d.message_id and m.to_agent_uuid = d.to_agent_uuid
-    where d.to_agent_uuid = patchcord.claim_agent() and d.state = 'new' and m.kind = 'resolved'
-    order by d.message_id limit 50
+      cross join lateral (
+        select r.kind from patchcord.agent_messages r
+        where r.id = d.message_id and r.to_agent_uuid = d.to_agent_uuid offset 0
+      ) m
+    where d.to_agent_uuid = patchcord.claim_agent() and d.state = 'new' and d.wake_at is null and m.kind = 'resolved'
+    order by d.message_id limit 5
   ), array['new'], 'done');
   if cardinality(v_ids) = 0 then
     return '[]'::jsonb;
@@ -1756,7 +2256,7 @@ declare
   w patchcord.entrance;
   v_rows jsonb;
 begin
-  w := patchcord.enter(p_hash, 0, 1, 1);
+  w := patchcord.enter(p_hash, 0, null);
   if w.outcome <> 'ok' then
     return to_jsonb(w);
   end if;
@@ -1764,6 +2264,8 @@ begin
   with picked as (
     select d.to_agent_uuid from patchcord.deliveries d
     where d.message_id = p_id and d.from_agent_uuid = w.agent_id and d.state = 'new'
+      -- What is from and to the caller is a notice of the server.
+      and d.to_agent_uuid <> w.agent_id
     order by d.to_agent_uuid
     for update
   )
@@ -1829,6 +2331,27 @@ $function$
 ;
 comment on function patchcord.uuid_v7() is 'A time-ordered UUID. Its order is not commit order: never read by an id cursor.';
 grant execute on function patchcord.uuid_v7() to patchcord_agent;
+
+create or replace FUNCTION patchcord.with_new(p_agents uuid[], p_min integer)
+ RETURNS uuid[]
+ LANGUAGE plpgsql
+AS $function$
+begin
+  return array(
+    select a.id from patchcord.agents a
+    where a.id = any (p_agents) and a.namespace_uuid = patchcord.claim_namespace() and a.id <> patchcord.claim_agent()
+      and (
+        select count(*) from (
+          select from patchcord.deliveries d
+          where d.to_agent_uuid = a.id and d.state = 'new' limit greatest(p_min, 0)
+        ) as counted
+      ) >= p_min
+    order by a.id
+  );
+end
+$function$
+;
+comment on function patchcord.with_new(uuid[],integer) is 'Those of p_agents, but for the caller, that have at least p_min new messages, by id.';
 
 -- Realtime
 

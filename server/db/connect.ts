@@ -22,6 +22,8 @@ const PIPELINE_MAX = 100
 const TRANSACTION_POOLER_PORT = '6543'
 
 const OID = { int8: 20, date: 1082, timestamp: 1114, timestamptz: 1184 }
+/** Every array type that a statement passes or gets. One that is not here is refused by Postgres as a malformed literal. */
+export const ARRAYS = { text: 1009, uuid: 2951 }
 
 /** Times stay text: the wire speaks ISO strings, and a `Date` would drop the microseconds that order messages. */
 const timeType = {
@@ -38,6 +40,22 @@ const bigintType = {
   parse: parseInt8,
 }
 
+/** Arrays of texts, and null where one is missing. */
+const arrayType = {
+  to: ARRAYS.text,
+  from: Object.values(ARRAYS),
+  serialize: (values: unknown) => (Array.isArray(values) ? `{${values.map(quoteElement).join(',')}}` : String(values)),
+  parse: (text: string) =>
+    Array.from(text.matchAll(/"((?:[^"\\]|\\.)*)"|([^{},"]+)/gs), ([, quoted, plain]) => {
+      if (quoted !== undefined) return quoted.replaceAll(/\\(.)/gs, '$1')
+      return plain === 'NULL' ? null : plain
+    }),
+}
+
+function quoteElement(value: unknown): string {
+  return value === null ? 'null' : `"${String(value).replaceAll(/[\\"]/g, '\\$&')}"`
+}
+
 function parseInt8(text: string): number {
   const value = Number(text)
   if (Number.isSafeInteger(value)) return value
@@ -52,7 +70,9 @@ export function connect(target: ConnectionTarget, options: ConnectOptions): Sql 
     connect_timeout: CONNECT_TIMEOUT_SECONDS,
     connection: { application_name: options.applicationName },
     onnotice: options.onnotice ?? (() => {}),
-    types: { date: timeType, int8: bigintType },
+    types: { date: timeType, int8: bigintType, array: arrayType },
+    // Asked for on each new connection, by a query whose failure nobody handles: a connection that is lost then would end us.
+    fetch_types: false,
     // Behind a transaction pooler a prepared statement is lost, and a pipelined query without parameters hangs for ever.
     prepare: !pooled,
     max_pipeline: pooled ? 0 : PIPELINE_MAX,

@@ -17,6 +17,11 @@ const CONNECTION_CODES = new Set([
 /** SQLSTATE classes and codes that pass: connection exceptions, resources, operator intervention, serialization, read-only. */
 const PASSING_STATE = /^(?:08|53|57)|^(?:40001|40P01|25006|55P03)$/
 
+/** Whether the connection of a query is gone, as the library says it; it has told `begin`, too. */
+export function isConnectionLost(error: unknown): boolean {
+  return CONNECTION_CODES.has(String((error as { code?: unknown } | null)?.code))
+}
+
 /** A database error as the caller may see it; what is not a passing fault comes back as it was, to end as `internal`. */
 export function translateDatabaseError(error: unknown): unknown {
   if (!(error instanceof Error) || error instanceof PatchcordError) return error

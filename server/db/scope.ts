@@ -2,7 +2,7 @@ import type { Limits } from '../config.ts'
 import { PatchcordError } from '../errors.ts'
 import type { Wake, WakeBus } from '../wakes/bus.ts'
 import type { Sql, TransactionSql } from './connect.ts'
-import { translateDatabaseError } from './errors.ts'
+import { isConnectionLost, translateDatabaseError } from './errors.ts'
 
 /** Who a token is. Ids are UUIDs; `agent` and `namespace` are the names that people see. */
 export interface Identity {
@@ -28,8 +28,14 @@ export interface Scope {
 /** What every entry function answers: an outcome, and what belongs to it. */
 export type Outcome = { outcome: string; wakes?: Wake[] } & Record<string, unknown>
 
-interface Entrance {
+/** What an entry function says of a token first of all. */
+export interface Entrance {
   outcome: string
+  retry_after_seconds?: number | null
+  banned_until?: string | null
+}
+
+interface Identified extends Entrance {
   token_id: string
   agent_id: string
   namespace_id: string
@@ -37,11 +43,10 @@ interface Entrance {
   namespace: string
   label: string
   expires_at: string | null
-  retry_after_seconds: number | null
 }
 
 /** Throws the error of a token that may not enter; any other outcome is the caller's to read. */
-export function checkEntrance(outcome: { outcome: string; retry_after_seconds?: unknown }): void {
+export function checkEntrance(outcome: Entrance): void {
   switch (outcome.outcome) {
     case 'token_rejected':
       throw new PatchcordError('token_rejected', 'The token is not valid or has expired.', {
@@ -55,12 +60,21 @@ export function checkEntrance(outcome: { outcome: string; retry_after_seconds?: 
       throw new PatchcordError('agent_gone', 'The agent of this token was deleted.', {
         hint: 'Ask for a token of another agent.',
       })
+    case 'banned':
+      throw new PatchcordError('rate_limited', `This token is banned until ${toIsoTime(outcome.banned_until)}.`, {
+        hint: 'Too many of its calls were refused within a minute. Nothing was stored; call again then, and more slowly.',
+        retryAfterSeconds: Number(outcome.retry_after_seconds ?? 60),
+      })
     case 'rate_limited':
       throw new PatchcordError('rate_limited', 'Too many messages from this token.', {
         hint: 'Nothing was stored. Wait, then send again.',
         retryAfterSeconds: Number(outcome.retry_after_seconds ?? 1),
       })
   }
+}
+
+function toIsoTime(text: string | null | undefined): string {
+  return new Date(text ?? Number.NaN).toISOString().replace(/\.\d+/, '')
 }
 
 /**
@@ -79,8 +93,15 @@ export async function callEntry(scope: Scope, call: (sql: Sql) => Promise<{ answ
 export async function asAgent<T>(scope: Scope, work: (sql: TransactionSql, me: Identity) => Promise<T>): Promise<T> {
   return (await reach(() =>
     scope.sql.begin(async (sql) => {
-      const [row] = await sql`select patchcord.enter_agent(${scope.tokenHash}) as answer`
-      return await work(sql, toIdentity(row?.answer as Entrance))
+      try {
+        const [row] = await sql`select patchcord.enter_agent(${scope.tokenHash}) as answer`
+        return await work(sql, toIdentity(row?.answer as Identified))
+      } catch (error) {
+        // postgres.js would write its rollback to the lost connection, which throws where nobody can catch it. `begin` has
+        // heard of the loss itself and rejects.
+        if (isConnectionLost(error)) await new Promise(() => {})
+        throw error
+      }
     }),
   )) as T
 }
@@ -88,10 +109,10 @@ export async function asAgent<T>(scope: Scope, work: (sql: TransactionSql, me: I
 /** Resolves a token hash to its identity. Throws token_rejected, token_revoked, agent_gone or unavailable. */
 export async function resolveIdentity(sql: Sql, tokenHash: string): Promise<Identity> {
   const [row] = await reach(() => sql`select patchcord.resolve_token(${tokenHash}) as answer`)
-  return toIdentity(row?.answer as Entrance)
+  return toIdentity(row?.answer as Identified)
 }
 
-function toIdentity(entrance: Entrance): Identity {
+function toIdentity(entrance: Identified): Identity {
   checkEntrance(entrance)
   return {
     tokenId: entrance.token_id,
@@ -104,7 +125,8 @@ function toIdentity(entrance: Entrance): Identity {
   }
 }
 
-async function reach<T>(run: () => Promise<T>): Promise<T> {
+/** Runs a query; a fault of the database that passes is `unavailable`. */
+export async function reach<T>(run: () => Promise<T>): Promise<T> {
   try {
     return await run()
   } catch (error) {

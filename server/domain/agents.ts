@@ -52,7 +52,7 @@ export async function listAgents(scope: Scope, input: z.output<typeof ListAgents
 
 /** For operators. Throws invalid, not_found for the namespace, or conflict for a name as createNamespace does. */
 export async function createAgent(admin: Sql, input: { namespace: string; name: string }): Promise<{ id: string }> {
-  const name = checkName(input.name, 'agent')
+  const name = checkAgentName(input.name)
   const namespaceId = await findNamespaceId(admin, input.namespace)
   const [row] = await takingName(admin`
     insert into patchcord.agents (namespace_uuid, name) values (${namespaceId}, ${name})
@@ -103,7 +103,7 @@ export async function renameAgent(
   admin: Sql,
   input: { namespace: string; agent: string; newName: string },
 ): Promise<{ id: string }> {
-  const name = checkName(input.newName, 'agent')
+  const name = checkAgentName(input.newName)
   const id = await findAgentId(admin, input)
   const namespaceId = await findNamespaceId(admin, input.namespace)
   const rows = await takingName(admin`
@@ -116,4 +116,11 @@ export async function renameAgent(
   throw new PatchcordError('conflict', `Agent ${name}@${input.namespace} exists already.`, {
     hint: 'Choose another name.',
   })
+}
+
+/** Notices of the server are from `patchcord`: nobody may be taken for it. */
+function checkAgentName(text: string): string {
+  const name = checkName(text, 'agent')
+  if (name !== 'patchcord') return name
+  throw new PatchcordError('invalid', 'patchcord is the name of the server itself.', { hint: 'Choose another name.' })
 }

@@ -1,22 +1,31 @@
 import type { Limits } from '../config.ts'
 import type { Outcome } from '../db/scope.ts'
 import { PatchcordError } from '../errors.ts'
-import type { InboxMessage } from './inbox.ts'
 import { unknownAgents } from './names.ts'
 
-/** The limits that the SQL functions count with: send rate, loop budget, cap of an inbox. */
+/** The limits that the SQL functions count with: send rate and what comes of calling past it, loop budget, cap of an inbox. */
 export function attentionLimits(limits: Limits) {
-  const { sendBurst, sendPerSecond, turnsMax, turnsUnattendedMax, turnsWindowSeconds, newPerRecipientMax } = limits
-  return { sendBurst, sendPerSecond, turnsMax, turnsUnattendedMax, turnsWindowSeconds, newPerRecipientMax }
+  const { sendBurst, sendPerSecond, refusalsPerMinuteMax, banSeconds } = limits
+  const { turnsMax, turnsUnattendedMax, turnsWindowSeconds, newPerRecipientMax } = limits
+  return {
+    sendBurst,
+    sendPerSecond,
+    refusalsPerMinuteMax,
+    banSeconds,
+    turnsMax,
+    turnsUnattendedMax,
+    turnsWindowSeconds,
+    newPerRecipientMax,
+  }
 }
 
 /** Throws the error of a send or reply that was refused: by the gate, the recipient's cap, its address or its key. */
-export function checkAttention(answer: Outcome, toInboxMessage: (shown: unknown) => InboxMessage): void {
+export function checkAttention(answer: Outcome, toMessages: (shown: unknown) => unknown): void {
   switch (answer.outcome) {
     case 'gated':
       throw new PatchcordError('gated', 'Not sent: there are messages from this recipient that you had not read.', {
         hint: 'Read them; the same send goes through next time if it is still what you want to say.',
-        details: { messages: (answer.messages as unknown[]).map(toInboxMessage) },
+        details: { messages: toMessages(answer.messages) },
       })
     case 'unknown':
       throw unknownAgents(answer.unknown as string[], answer.agents as string[])

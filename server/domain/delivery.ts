@@ -7,6 +7,7 @@ const IDS_MAX = 100
 export const MessageId = z.uuid().meta({ description: 'Message id' })
 export const MessageIds = z.array(MessageId).max(IDS_MAX)
 export const MessageState = z.enum(['new', 'open', 'deferred', 'answered', 'done', 'resolved', 'unsent', 'expired'])
+export type MessageState = z.output<typeof MessageState>
 
 /** What became of one id that the caller wanted to settle; `state` is null for an id that is not one of its messages. */
 export const SettledMessage = z.object({ message_id: z.string(), state: MessageState.nullable() })
@@ -22,6 +23,7 @@ export const MessageStatus = z.object({
       agent: z.string(),
       state: MessageState,
       held_until: z.string().nullable(),
+      expires_at: z.string().nullable(),
       steps: z.array(z.object({ step: z.string(), at: z.string() })),
     }),
   ),
@@ -81,11 +83,14 @@ export async function unsendMessage(scope: Scope, input: z.output<typeof UnsendM
 export async function getMessageStatus(scope: Scope, input: z.output<typeof GetMessageStatus>): Promise<MessageStatus> {
   return await asAgent(scope, async (sql, me) => {
     const rows = await sql`
-      select f.name as "from", m.thread, t.name as agent, d.state,
+      select patchcord.sender_name(m, f.name) as "from", m.thread, t.name as agent, d.state,
         to_json(case when d.held then d.wake_at end) as held_until,
+        to_json(case when d.state = 'new' then d.expires_at end) as expires_at,
         jsonb_build_object(
-          'accepted', m.sent_at, 'notified', d.notified_at, 'fetched', d.fetched_at, 'settled', d.settled_at
-        ) as times
+          'accepted', m.sent_at, 'notified', d.notified_at, 'fetched', d.fetched_at, 'deferred', d.deferred_at,
+          'answered', d.answered_at, 'done', d.done_at
+        ) || case when d.state in ('resolved', 'unsent', 'expired') then jsonb_build_object(d.state, d.settled_at)
+          else '{}' end as times
       from patchcord.agent_messages m
         join patchcord.deliveries d on d.message_id = m.id and d.to_agent_uuid = m.to_agent_uuid
         join patchcord.agents f on f.id = m.from_agent_uuid
@@ -102,17 +107,19 @@ export async function getMessageStatus(scope: Scope, input: z.output<typeof GetM
         agent: row.agent as string,
         state: row.state as z.output<typeof MessageState>,
         held_until: row.held_until as string | null,
-        steps: toSteps(row.state as string, row.times as Record<string, string | null>),
+        expires_at: row.expires_at as string | null,
+        steps: toSteps(row.times as Record<string, string | null>),
       })),
     }
   })
 }
 
-/** The steps that were observed, in order; `settled` is named as what the message became. */
-function toSteps(state: string, times: Record<string, string | null>): { step: string; at: string }[] {
-  const names = { accepted: 'accepted', notified: 'notified', fetched: 'fetched', settled: state }
-  return Object.entries(names).flatMap(([key, step]) => {
-    const at = times[key]
+const STEPS = ['accepted', 'notified', 'fetched', 'deferred', 'answered', 'done', 'resolved', 'unsent', 'expired']
+
+/** The steps that were observed, in the order in which they can come. */
+function toSteps(times: Record<string, string | null>): { step: string; at: string }[] {
+  return STEPS.flatMap((step) => {
+    const at = times[step]
     return at ? [{ step, at }] : []
   })
 }

@@ -1,12 +1,12 @@
 import { z } from 'zod'
 import { callEntry, type Scope } from '../db/scope.ts'
-
 import { PatchcordError } from '../errors.ts'
 import type { Wake } from '../wakes/bus.ts'
-import type { Waiters } from '../wakes/waiters.ts'
-
+import type { Wait, Waiters, WaitFor } from '../wakes/waiters.ts'
 import { Agent, toAgent } from './agents.ts'
+import { attentionLimits } from './attention.ts'
 import { MessageIds, SettledMessage } from './delivery.ts'
+import { fitInbox, fitMessages } from './inbox-page.ts'
 import { AgentFilter, nameOf, unknownAgents } from './names.ts'
 import { ThreadSlug } from './threads.ts'
 import { resolveToken } from './tokens.ts'
@@ -75,6 +75,8 @@ export const Inbox = z.object({
   you: Agent,
   agents: z.array(Agent),
   offline_left_out: z.int(),
+  /** For the size of the answer: list_agents shows all. */
+  agents_left_out: z.int(),
 })
 export type Inbox = z.output<typeof Inbox>
 
@@ -104,9 +106,9 @@ export const WaitedMessage = z.object({
 })
 export type WaitedMessage = z.output<typeof WaitedMessage>
 
-/** A message as the SQL functions show it. */
-export function toInboxMessage(shown: unknown): InboxMessage {
-  return shown as InboxMessage
+/** New messages as the SQL functions show them, cut so that one answer holds them. */
+export function toInboxMessages(shown: unknown): InboxMessage[] {
+  return fitMessages(shown as InboxMessage[])
 }
 
 /** Marks `done`, fetches what is new (it becomes open) and lists the rest. Fetching settles nothing. */
@@ -117,14 +119,14 @@ export async function fetchInbox(scope: Scope, input: z.output<typeof FetchInbox
     (sql) => sql`select patchcord.fetch_inbox(${scope.tokenHash}, ${done}::uuid[]) as answer`,
   )
   const counts = answer.counts as Inbox['counts']
-  const messages = (answer.new as unknown[]).map(toInboxMessage)
-  const again = (answer.again as unknown[]).map(toInboxMessage)
+  const messages = answer.new as InboxMessage[]
+  const again = answer.again as InboxMessage[]
   const open = answer.open as InboxLine[]
   const deferred = answer.deferred as InboxLine[]
   const agents = (answer.agents as Record<string, unknown>[]).map((row) => toAgent(row, answer.agent as string))
   const shown = agents.filter((agent) => !agent.is_you && (input.all_agents || agent.reach !== 'offline'))
   const openBefore = counts.open - messages.length
-  return {
+  return fitInbox({
     agent: answer.agent as string,
     namespace: answer.namespace as string,
     counts: { new: counts.new + messages.length, open: openBefore, deferred: counts.deferred },
@@ -140,7 +142,7 @@ export async function fetchInbox(scope: Scope, input: z.output<typeof FetchInbox
     you: agents.find((agent) => agent.is_you) as Agent,
     agents: shown,
     offline_left_out: agents.length - 1 - shown.length,
-  }
+  })
 }
 
 /** What waits, oldest first, changing nothing: for hooks and listeners. `count_only` gives all ids, up to the cap per recipient. */
@@ -166,19 +168,23 @@ export async function peekNew(scope: Scope): Promise<InboxPeek> {
   return await peekInbox(scope, { status: 'new', count_only: '1', limit: COUNT_MAX })
 }
 
-/** Fetches the next new message, of one sender or thread if named; null when there is none. Throws not_found for the sender. */
+/**
+ * Fetches the next new message, of one sender or thread if named; null when there is none. One of `woken`, whose wakes a
+ * wait has taken, was notified by that. Throws not_found for the sender.
+ */
 export async function fetchNextMessage(
   scope: Scope,
   input: { from?: string | undefined; thread?: string | undefined },
+  woken: string[] = [],
 ): Promise<InboxMessage | null> {
   const { from = null, thread = null } = input
   const answer = await callEntry(
     scope,
-    (sql) => sql`select patchcord.fetch_next(${scope.tokenHash}, ${from}, ${thread}) as answer`,
+    (sql) => sql`select patchcord.fetch_next(${scope.tokenHash}, ${from}, ${thread}, ${woken}::uuid[]) as answer`,
   )
   if (answer.outcome === 'unknown') throw unknownAgents(answer.unknown as string[], answer.agents as string[])
-  const [message] = answer.messages as unknown[]
-  return message === undefined ? null : toInboxMessage(message)
+  const [message] = toInboxMessages(answer.messages)
+  return message ?? null
 }
 
 /**
@@ -194,15 +200,16 @@ export async function waitForMessage(
 ): Promise<WaitedMessage> {
   const { agentId, tokenId } = await resolveToken(scope.sql, scope.tokenHash)
   const from = input.from && nameOf(input.from)
-  const deadline = Date.now() + input.timeout_seconds * 1000
+  const deadline = performance.now() + input.timeout_seconds * 1000
   /** Wakes that were taken from the listener for this call: whatever it does not answer with is given back. */
   const taken: Wake[] = []
   let message: InboxMessage | null = null
   try {
     for (;;) {
-      const timeoutMs = Math.max(0, deadline - Date.now())
-      const wait = waiters.start({ agentId, tokenId, from, thread: input.thread, timeoutMs, signal })
-      const fetched = fetchNextMessage(scope, input).then((next) => {
+      const timeoutMs = Math.max(0, deadline - performance.now())
+      const wait = await startWait(scope, waiters, { agentId, tokenId, from, thread: input.thread, timeoutMs, signal })
+      const woken = taken.map(({ id }) => id)
+      const fetched = fetchNextMessage(scope, input, woken).then((next) => {
         message = next
       })
       const end = await fetched.then(
@@ -220,6 +227,20 @@ export async function waitForMessage(
   } finally {
     const answered = (message as InboxMessage | null)?.message_id
     for (const wake of taken) if (wake.id !== answered) scope.bus.passOn(wake)
+  }
+}
+
+/** A wait over the cap counts against the token like a send past its rate. */
+async function startWait(scope: Scope, waiters: Waiters, request: WaitFor): Promise<Wait> {
+  try {
+    return waiters.start(request)
+  } catch (error) {
+    const limits = JSON.stringify(attentionLimits(scope.limits))
+    await callEntry(
+      scope,
+      (sql) => sql`select patchcord.note_refusal(${scope.tokenHash}, ${limits}::text::jsonb) as answer`,
+    )
+    throw error
   }
 }
 

@@ -4,14 +4,15 @@ import { asAgent, callEntry, type Outcome, type Scope } from '../db/scope.ts'
 import { PatchcordError } from '../errors.ts'
 import { attentionLimits, checkAttention } from './attention.ts'
 import { MessageId, MessageState, messageNotFound } from './delivery.ts'
-import { toInboxMessage } from './inbox.ts'
+import { toInboxMessages } from './inbox.ts'
 import { AgentFilter, parseAddresses } from './names.ts'
+import { fitRecalled } from './recall-page.ts'
 import { ThreadSlug } from './threads.ts'
 
 const SHOWN_CHARACTERS = 8_000
 const RECALL_MAX = 50
-const RECALL_CHARACTERS = 30_000
 const OFFSET_MAX = 1_000_000
+const EXPIRES_SECONDS_MAX = 30 * 86_400
 
 export const MessageKind = z.enum(['message', 'question', 'report', 'heads-up', 'request'])
 export const Urgency = z.enum(['fyi', 'normal', 'urgent'])
@@ -19,20 +20,25 @@ const Content = z.string().min(1)
 // biome-ignore lint/suspicious/noControlCharactersInRegex: Postgres cannot store NUL, and nobody needs the others
 const IdempotencyKey = z.string().regex(/^[^\x00-\x1f\x7f]{1,200}$/, '1 to 200 characters without control characters')
 
+/** Its bounds stand in the error of a wrong call only: in the schema each costs every model tokens. */
+const ExpiresIn = z
+  .int()
+  .refine((seconds) => seconds >= 1 && seconds <= EXPIRES_SECONDS_MAX, `1 to ${EXPIRES_SECONDS_MAX} seconds`)
+  .meta({ description: 'Seconds' })
+
 export const SendMessage = z.strictObject({
-  to: z
-    .string()
-    .min(1)
-    .max(4_000)
-    .meta({ description: 'agent, agent@namespace, a comma list, or * for everyone here' }),
+  to: z.string().min(1).max(4_000).meta({ description: 'agent, agent@namespace, comma list, or * for all here' }),
   content: Content,
   thread: ThreadSlug.optional(),
   kind: MessageKind.optional(),
   urgency: Urgency.optional(),
+  expires_in: ExpiresIn.optional(),
   idempotency_key: IdempotencyKey.optional(),
 })
 export const Recipient = z.object({
   agent: z.string(),
+  /** As the ledger has it now: another one than new (deferred for oneself) where an idempotency key came again. */
+  state: MessageState,
   reach: z.enum(['wakeable', 'online', 'offline', 'self']),
   last_seen_at: z.string().nullable(),
   held_until: z.string().nullable(),
@@ -41,6 +47,7 @@ export const SentMessage = z.object({
   message_id: z.string(),
   thread: z.string().nullable(),
   sent_at: z.string(),
+  expires_at: z.string().nullable(),
   replayed: z.boolean(),
   recipients: z.array(Recipient),
 })
@@ -72,6 +79,7 @@ export const RecalledMessage = z.object({
   message_id: z.string(),
   from: z.string(),
   to: z.array(z.string()),
+  to_left_out: z.int(),
   thread: z.string().nullable(),
   kind: z.string(),
   urgency: z.string(),
@@ -93,17 +101,18 @@ export type Recall = z.output<typeof Recall>
 export async function sendMessage(scope: Scope, input: z.output<typeof SendMessage>): Promise<SentMessage> {
   checkContent(scope, input.content)
   const { thread = null, kind = 'message', urgency = 'normal', idempotency_key: key = null } = input
+  const { expires_in: expiresIn = null } = input
   const to = parseAddresses(input.to, scope.limits.recipientsMax)
-  const bodyHash = hashBody(['send', input.to, input.content, thread, kind, urgency])
+  const bodyHash = hashBody(['send', input.to, input.content, thread, kind, urgency, expiresIn])
   const limits = JSON.stringify(attentionLimits(scope.limits))
   const answer = await callEntry(
     scope,
     (sql) => sql`
       select patchcord.send_message(
         ${scope.tokenHash}, ${to?.names ?? null}::text[], ${to?.namespaces ?? null}::text[], ${input.content}, ${thread},
-        ${kind}, ${urgency}, ${key}, ${bodyHash}, ${limits}::text::jsonb) as answer`,
+        ${kind}, ${urgency}, ${key}, ${bodyHash}, ${limits}::text::jsonb, ${expiresIn}::float8) as answer`,
   )
-  checkAttention(answer, toInboxMessage)
+  checkAttention(answer, toInboxMessages)
   return toSentMessage(answer)
 }
 
@@ -131,17 +140,31 @@ export async function replyToMessage(scope: Scope, input: z.output<typeof ReplyT
         ${scope.tokenHash}, ${input.message_id}, ${content}, ${state}, ${key}, ${bodyHash}, ${limits}::text::jsonb)
         as answer`,
   )
-  if (answer.outcome === 'not_found') throw messageNotFound()
-  if (answer.outcome === 'unseen') {
-    throw new PatchcordError('conflict', 'That message is still new: nobody has seen its text. Nothing was changed.', {
-      hint: 'Fetch the inbox first.',
-    })
-  }
-  checkAttention(answer, toInboxMessage)
+  checkAnswerable(answer.outcome)
+  checkAttention(answer, toInboxMessages)
   return {
     message_id: input.message_id,
     state: answer.settled as Reply['state'],
     sent: answer.outcome === 'sent' ? toSentMessage(answer) : null,
+  }
+}
+
+function checkAnswerable(outcome: string): void {
+  switch (outcome) {
+    case 'not_found':
+      throw messageNotFound()
+    case 'unseen':
+      throw new PatchcordError(
+        'conflict',
+        'That message is still new: nobody has seen its text. Nothing was changed.',
+        {
+          hint: 'Fetch the inbox first.',
+        },
+      )
+    case 'notice':
+      throw new PatchcordError('conflict', 'That is a notice of the server: nobody reads an answer to it.', {
+        hint: 'Nothing was stored, and nothing is left to settle.',
+      })
   }
 }
 
@@ -153,7 +176,7 @@ export async function recallMessages(scope: Scope, input: z.output<typeof Recall
     scope,
     async (sql, me) =>
       await sql`
-      select m.id as message_id, f.name as "from", array_agg(t.name order by t.name) as to, m.thread, m.kind, m.urgency,
+      select m.id as message_id, patchcord.sender_name(m, f.name) as "from", array_agg(t.name order by t.name) as to, m.thread, m.kind, m.urgency,
         m.reply_to, to_json(m.sent_at) as sent_at, substr(b.content, ${start + 1}, ${SHOWN_CHARACTERS}) as content,
         char_length(b.content) as content_length
       from patchcord.agent_messages m
@@ -161,39 +184,31 @@ export async function recallMessages(scope: Scope, input: z.output<typeof Recall
         join patchcord.message_bodies b on b.id = m.id
         join patchcord.agents f on f.id = m.from_agent_uuid
         join patchcord.agents t on t.id = m.to_agent_uuid
-      where (m.from_agent_uuid = ${me.agentId} or d.state not in ('new', 'unsent'))
+      where (m.from_agent_uuid = ${me.agentId} and m.kind <> 'expired' or d.state not in ('new', 'unsent', 'expired'))
         and (${id}::uuid is null or m.id = ${id}::uuid)
         and (${from}::text is null
           or f.name = split_part(${from}, '@', 1) and split_part(${from}, '@', 2) in ('', ${me.namespace}))
         and (${thread}::text is null or m.thread = ${thread})
-      group by m.id, f.name, m.thread, m.kind, m.urgency, m.reply_to, m.sent_at, b.content
+      group by m.id, patchcord.sender_name(m, f.name), m.thread, m.kind, m.urgency, m.reply_to, m.sent_at, b.content
       order by m.sent_at desc, m.id desc
       limit ${limit + 1} offset ${id ? 0 : offset}`,
   )
   if (id && rows.length === 0) throw messageNotFound()
-  const messages = rows.map((row) => ({ ...row, content_offset: start }) as unknown as RecalledMessage)
-  return id ? cutText(messages) : cutPage(messages, limit, offset)
+  const recalled = rows.map((row) => ({ ...row, content_offset: start, to_left_out: 0 }) as unknown as RecalledMessage)
+  const messages = fitRecalled(recalled.slice(0, limit))
+  if (id) return { messages, next_offset: findRest(messages[0] as RecalledMessage) }
+  return { messages, next_offset: messages.length < recalled.length ? offset + messages.length : null }
 }
 
-function cutText(messages: RecalledMessage[]): Recall {
-  const [message] = messages
-  const end = (message?.content_offset ?? 0) + SHOWN_CHARACTERS
-  return { messages, next_offset: message && end < message.content_length ? end : null }
-}
-
-/** As many messages as fit one answer, at least one: a client cuts longer ones off. */
-function cutPage(messages: RecalledMessage[], limit: number, offset: number): Recall {
-  let characters = 0
-  const fitting = messages.slice(0, limit).filter((message, index) => {
-    characters += message.content.length
-    return index === 0 || characters <= RECALL_CHARACTERS
-  })
-  return { messages: fitting, next_offset: fitting.length < messages.length ? offset + fitting.length : null }
+/** Where the text goes on, in characters as Postgres counts them; null: all of it was shown. */
+function findRest({ content, content_offset: start, content_length: length }: RecalledMessage): number | null {
+  const end = start + [...content].length
+  return end < length ? end : null
 }
 
 function toSentMessage(answer: Outcome): SentMessage {
-  const { message_id, thread, sent_at, replayed, recipients } = answer as unknown as SentMessage
-  return { message_id, thread, sent_at, replayed, recipients }
+  const { message_id, thread, sent_at, expires_at, replayed, recipients } = answer as unknown as SentMessage
+  return { message_id, thread, sent_at, expires_at, replayed, recipients }
 }
 
 function checkContent(scope: Scope, content: string): void {
@@ -213,6 +228,6 @@ function checkContent(scope: Scope, content: string): void {
 }
 
 /** What must be equal when an idempotency key comes again. */
-function hashBody(parts: (string | null)[]): string {
+function hashBody(parts: (string | number | null)[]): string {
   return createHash('sha256').update(JSON.stringify(parts)).digest('hex')
 }

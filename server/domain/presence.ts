@@ -1,5 +1,6 @@
 import { z } from 'zod'
-import { callEntry, type Scope } from '../db/scope.ts'
+import type { Sql } from '../db/connect.ts'
+import { callEntry, checkEntrance, type Entrance, reach, type Scope } from '../db/scope.ts'
 import { MessageId } from './delivery.ts'
 
 /** A lease lives three renewals long, so that one lost renewal costs nothing. */
@@ -41,13 +42,22 @@ export async function reportPresence(scope: Scope, input: z.output<typeof Report
 
 /** A listener of the caller lives and its stdout drains: the agent is wakeable for 90 s, and `announced` ids are notified. */
 export async function renewLease(scope: Scope, input: z.output<typeof RenewLease>): Promise<void> {
-  const { session, client, machine, announced } = input
-  await callEntry(
-    scope,
-    (sql) => sql`
-      select patchcord.renew_lease(
-        ${scope.tokenHash}, ${session}, ${client}, ${machine}, ${LEASE_SECONDS}, ${announced}::uuid[]) as answer`,
+  const [outcome] = await storeLeases(scope.sql, [{ hash: scope.tokenHash, ...input, waited_seconds: 0 }])
+  if (outcome) checkEntrance(outcome)
+}
+
+/** A renewal as SQL takes it: whose it is, and how long ago it was asked for. */
+export interface LeaseRow extends z.output<typeof RenewLease> {
+  hash: string
+  waited_seconds: number
+}
+
+/** One statement for all of them; what came of each, in order. */
+export async function storeLeases(sql: Sql, rows: LeaseRow[]): Promise<Entrance[]> {
+  const [row] = await reach(
+    () => sql`select patchcord.renew_leases(${JSON.stringify(rows)}::text::jsonb, ${LEASE_SECONDS}) as answers`,
   )
+  return row?.answers as Entrance[]
 }
 
 export async function endLease(scope: Scope, input: z.output<typeof EndLease>): Promise<void> {

@@ -120,11 +120,11 @@ export async function rotateToken(
     const [old] = await sql`
       update patchcord.tokens set revoked_at = clock_timestamp()
       where id::text = ${input.id.toLowerCase()} and revoked_at is null
-      returning namespace_uuid, agent_uuid, label, expires_at - created_at as life`
+      returning id, namespace_uuid, agent_uuid, label, expires_at - created_at as life`
     if (!old) throw await explainMissing(sql, input.id)
     const [row] = await sql`
-      insert into patchcord.tokens (namespace_uuid, agent_uuid, hash, label, expires_at)
-      select ${old.namespace_uuid}, ${old.agent_uuid}, decode(${hashToken(token)}, 'hex'), ${old.label},
+      insert into patchcord.tokens (namespace_uuid, agent_uuid, hash, label, rotated_from, expires_at)
+      select ${old.namespace_uuid}, ${old.agent_uuid}, decode(${hashToken(token)}, 'hex'), ${old.label}, ${old.id},
         clock_timestamp() + coalesce(make_interval(secs => ${seconds}::float8), ${old.life}::interval)
       returning id`
     const [who] = await sql`
@@ -150,6 +150,8 @@ export interface TokenLine {
   expires_at: string | null
   revoked_at: string | null
   last_used_at: string | null
+  /** null: it is not. */
+  banned_until: string | null
 }
 
 /** For operators, by agent and age. Throws not_found for the namespace. */
@@ -157,7 +159,8 @@ export async function listTokens(admin: Sql, input: { namespace: string }): Prom
   await findNamespaceId(admin, input.namespace)
   const rows = await admin`
     select t.id, n.name as namespace, a.name as agent, t.label,
-      t.created_at, t.expires_at, t.revoked_at, t.last_used_at
+      t.created_at, t.expires_at, t.revoked_at, t.last_used_at,
+      case when t.banned_until > clock_timestamp() then t.banned_until end as banned_until
     from patchcord.tokens t
       join patchcord.agents a on a.id = t.agent_uuid
       join patchcord.namespaces n on n.id = t.namespace_uuid

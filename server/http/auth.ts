@@ -31,16 +31,21 @@ const NO_VALID_TOKEN: ReadonlySet<ErrorCode> = new Set([
   'agent_gone',
 ])
 
+/** Runs `work` with the hash of a request's token; what it throws of a token counts as a request without a valid one. */
+export type Admit = <T>(
+  request: Pick<IncomingMessage, 'headers' | 'socket'>,
+  work: (tokenHash: string) => Promise<T>,
+) => Promise<T>
+
 /**
- * The bearer token of a request as its caller. Requests without a valid one are counted by the address of their socket
- * (never X-Forwarded-For, which anybody can write): past the limit they are answered 429, valid ones go on.
+ * Requests without a valid token are counted by the address of their socket (never X-Forwarded-For, which anybody can
+ * write): past the limit they are answered 429, valid ones go on.
  */
-export function createAuthenticator(options: { sql: Sql; unauthenticatedPerMinute: number }): Authenticate {
+export function createAdmission(options: { unauthenticatedPerMinute: number }): Admit {
   const limiter = createAddressLimiter(options.unauthenticatedPerMinute)
-  return async ({ headers, socket }) => {
+  return async ({ headers, socket }, work) => {
     try {
-      const tokenHash = hashToken(readToken(headers))
-      return { identity: await resolveToken(options.sql, tokenHash), tokenHash }
+      return await work(hashToken(readToken(headers)))
     } catch (error) {
       if (!(error instanceof PatchcordError) || !NO_VALID_TOKEN.has(error.code)) throw error
       const retryAfterSeconds = limiter.hit(socket.remoteAddress ?? '')
@@ -51,6 +56,12 @@ export function createAuthenticator(options: { sql: Sql; unauthenticatedPerMinut
       })
     }
   }
+}
+
+/** The bearer token of a request as its caller. */
+export function createAuthenticator(options: { sql: Sql; admit: Admit }): Authenticate {
+  return (request) =>
+    options.admit(request, async (tokenHash) => ({ identity: await resolveToken(options.sql, tokenHash), tokenHash }))
 }
 
 function readToken(headers: IncomingHttpHeaders): string {

@@ -1,7 +1,13 @@
 import type { Agent } from '../domain/agents.ts'
+import type { MessageState } from '../domain/delivery.ts'
 import type { InboxMessage } from '../domain/inbox.ts'
 
-type Reach = { reach: Agent['reach'] | 'self'; last_seen_at: string | null; held_until?: string | null }
+type Reach = {
+  reach: Agent['reach'] | 'self'
+  last_seen_at: string | null
+  held_until?: string | null
+  state?: MessageState
+}
 
 /** How long ago an ISO time was, in its largest unit: `20 s ago`. */
 export function describeAge(iso: string, nowMs: number): string {
@@ -14,6 +20,11 @@ export function describeSeconds(seconds: number): string {
   if (whole < 7_200) return `${Math.round(whole / 60)} min`
   if (whole < 172_800) return `${Math.round(whole / 3_600)} h`
   return `${Math.round(whole / 86_400)} d`
+}
+
+/** Until when it waits for its recipient. */
+export function describeExpiry(iso: string, nowMs: number): string {
+  return `expires unread in ${describeSeconds((Date.parse(iso) - nowMs) / 1000)}`
 }
 
 /** A message in full: one line of ours, then its text, which is fenced already. */
@@ -43,8 +54,10 @@ export function describeTraits(
 
 /** What is known of how soon a message is seen. */
 export function describeReach(recipient: Reach, nowMs: number): string {
-  const { reach, last_seen_at: seenAt, held_until: heldUntil } = recipient
+  const { reach, last_seen_at: seenAt, held_until: heldUntil, state = 'new' } = recipient
   if (reach === 'self') return 'kept in your inbox as deferred'
+  // Sent before, under the same key: what has become of it says more than who could see it soon.
+  if (state !== 'new') return `${state} by now`
   const seen = seenAt ? `last seen ${describeAge(seenAt, nowMs)}` : 'never seen'
   const how = reach === 'offline' ? `offline, ${seen}: it waits in their inbox` : reach
   if (!heldUntil) return how

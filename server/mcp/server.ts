@@ -120,10 +120,10 @@ export function createServerFactory(deps: McpServerDeps): McpServerFactory {
 
 /** Seconds since the start, at once and then every 15 s: Claude Code gives up a call that is silent for 5 minutes. */
 function startProgress(notify: (seconds: number) => Promise<void>, signal: AbortSignal): () => void {
-  const startMs = Date.now()
+  const startMs = performance.now()
   const stop = () => clearInterval(timer)
   // A notification fails only when the client is gone, and then the call is aborted anyway.
-  const tell = () => void notify(Math.round((Date.now() - startMs) / 1000)).catch(stop)
+  const tell = () => void notify(Math.round((performance.now() - startMs) / 1000)).catch(stop)
   const timer = setInterval(tell, PROGRESS_MS)
   signal.addEventListener('abort', stop, { once: true })
   tell()

@@ -1,7 +1,8 @@
 create table patchcord.agents (
   id uuid primary key default patchcord.uuid_v7(),
   namespace_uuid uuid not null references patchcord.namespaces (id),
-  name text not null check (patchcord.is_name(name)),
+  -- The server's own notices are from `patchcord`.
+  name text not null check (patchcord.is_name(name) and name <> 'patchcord'),
   created_at timestamptz not null default clock_timestamp(),
   deleted_at timestamptz,
   renamed_at timestamptz,

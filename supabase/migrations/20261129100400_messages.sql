@@ -22,7 +22,7 @@ create table patchcord.agent_messages (
   to_agent text not null,
   thread_uuid uuid references patchcord.threads (id),
   thread text,
-  kind text not null check (kind in ('message', 'question', 'report', 'heads-up', 'request', 'resolved')),
+  kind text not null check (kind in ('message', 'question', 'report', 'heads-up', 'request', 'resolved', 'expired')),
   urgency text not null check (urgency in ('fyi', 'normal', 'urgent')),
   reply_to uuid,
   sent_at timestamptz not null default clock_timestamp(),
@@ -32,7 +32,7 @@ create table patchcord.agent_messages (
   foreign key (to_agent_uuid, to_namespace_uuid) references patchcord.agents (id, namespace_uuid)
 );
 comment on table patchcord.agent_messages is
-  'One row per message and recipient, insert-only, without the text: the table that Realtime publishes. Names are as of sending.';
+  'One row per message and recipient, insert-only, without the text: the table that Realtime publishes. Names are as of sending. A notice of the server is from `patchcord` and, by its id, from the agent that it is for.';
 comment on column patchcord.agent_messages.namespace_id is 'Name of the recipient''s namespace, for people; rows key on the UUIDs.';
 comment on column patchcord.agent_messages.wake_at is
   'When the recipient may be woken: null never (silent), later than sent_at when the loop budget holds it.';
@@ -119,11 +119,33 @@ begin
   if v.body_hash <> p_body_hash then
     return jsonb_build_object('outcome', 'conflict');
   end if;
-  return v.answer || jsonb_build_object('replayed', true, 'wakes', '[]'::jsonb);
+  return v.answer || jsonb_build_object('replayed', true, 'wakes', '[]'::jsonb, 'recipients',
+    coalesce(patchcord.recipients_now((v.answer ->> 'message_id')::uuid), v.answer -> 'recipients'));
 end
 $$;
 comment on function patchcord.replay(text, text) is
-  'Claims an idempotency key for this call (null: go on), or gives the answer that the key already has.';
+  'Claims an idempotency key for this call (null: go on), or gives the answer that the key already has, with what has become of its message since.';
+
+create function patchcord.recipients_now(p_id uuid) returns jsonb
+language plpgsql
+as $$
+begin
+  return (
+    select jsonb_agg(jsonb_build_object(
+      'agent', a.name, 'state', d.state,
+      'reach', case when d.to_agent_uuid = patchcord.claim_agent() then 'self' else coalesce(x.reach, 'offline') end,
+      'last_seen_at', x.last_seen_at, 'held_until', case when d.held then d.wake_at end
+    ) order by a.name)
+    from patchcord.deliveries d
+      join patchcord.agents a on a.id = d.to_agent_uuid
+      left join patchcord.reach_of(array(
+        select r.to_agent_uuid from patchcord.deliveries r where r.message_id = p_id)) x on x.agent_uuid = a.id
+    where d.message_id = p_id
+  );
+end
+$$;
+comment on function patchcord.recipients_now(uuid) is
+  'How far a message of the caller is with each recipient, and the reach of that recipient; null for a message that is gone.';
 
 create function patchcord.remember(p_key text, p_answer jsonb) returns jsonb
 language plpgsql
@@ -157,7 +179,7 @@ comment on function patchcord.find_recipients(text[], text[]) is
 
 create function patchcord.store_message(
   p_recipients uuid[], p_content text, p_thread_uuid uuid, p_thread text, p_kind text, p_urgency text, p_reply_to uuid,
-  p_limits jsonb, p_silent boolean
+  p_limits jsonb, p_silent boolean, p_expires_in float8
 ) returns jsonb
 language plpgsql
 as $$
@@ -166,6 +188,7 @@ declare
   v_ns uuid := patchcord.claim_namespace();
   v_id uuid := patchcord.uuid_v7();
   v_at timestamptz := clock_timestamp();
+  v_expires_at timestamptz := v_at + make_interval(secs => p_expires_in);
   v_answer jsonb;
 begin
   with recipient as (
@@ -189,15 +212,19 @@ begin
       p_thread_uuid, p_thread, p_kind, p_urgency, p_reply_to, v_at, r.wake_at
     from recipient r cross join sender s
   ), delivery as (
-    insert into patchcord.deliveries (message_id, to_agent_uuid, from_agent_uuid, state, wake_at, held, fetched_at)
+    insert into patchcord.deliveries (
+      message_id, to_agent_uuid, from_agent_uuid, state, wake_at, held, deferred_at, expires_at
+    )
     select v_id, r.id, v_me, case when r.id = v_me then 'deferred' else 'new' end, r.wake_at,
-      coalesce(r.wake_at > v_at, false), case when r.id = v_me then v_at end
+      coalesce(r.wake_at > v_at, false), case when r.id = v_me then v_at end, case when r.id <> v_me then v_expires_at end
     from recipient r
   )
   select jsonb_build_object(
     'outcome', 'sent', 'message_id', v_id, 'thread', p_thread, 'sent_at', v_at, 'replayed', false,
+    'expires_at', v_expires_at,
     'recipients', jsonb_agg(jsonb_build_object(
       'agent', r.name,
+      'state', case when r.id = v_me then 'deferred' else 'new' end,
       'reach', case when r.id = v_me then 'self' else x.reach end,
       'last_seen_at', x.last_seen_at,
       'held_until', case when r.wake_at > v_at then r.wake_at end
@@ -212,14 +239,14 @@ begin
   return v_answer;
 end
 $$;
-comment on function patchcord.store_message(uuid[], text, uuid, text, text, text, uuid, jsonb, boolean) is
+comment on function patchcord.store_message(uuid[], text, uuid, text, text, text, uuid, jsonb, boolean, float8) is
   'Stores one message for recipients that were checked and whose pairs are locked; the answer to its sender, and the wakes.';
 
 -- An entry function runs some thirty statements that find rows by key. Planned anew for the arrays of each call, as Postgres
 -- would, they cost twice what running them does: hence plan_cache_mode.
 create function patchcord.send_message(
   p_hash text, p_to text[], p_namespaces text[], p_content text, p_thread text, p_kind text, p_urgency text,
-  p_key text, p_body_hash text, p_limits jsonb
+  p_key text, p_body_hash text, p_limits jsonb, p_expires_in float8 default null
 ) returns jsonb
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -229,7 +256,7 @@ declare
   w patchcord.entrance;
   v_answer jsonb;
 begin
-  w := patchcord.enter(p_hash, 1, (p_limits ->> 'sendBurst')::float8, (p_limits ->> 'sendPerSecond')::float8);
+  w := patchcord.enter(p_hash, 1, p_limits);
   if w.outcome <> 'ok' then
     return to_jsonb(w);
   end if;
@@ -239,14 +266,15 @@ begin
     return v_answer;
   end if;
   return patchcord.remember(p_key,
-    patchcord.send_as_me(p_to, p_namespaces, p_content, p_thread, p_kind, p_urgency, p_limits));
+    patchcord.send_as_me(p_to, p_namespaces, p_content, p_thread, p_kind, p_urgency, p_limits, p_expires_in));
 end
 $$;
-comment on function patchcord.send_message(text, text[], text[], text, text, text, text, text, text, jsonb) is
-  'Entry: one send in one round trip. Outcome sent, gated, unknown, inbox_full, conflict, rate_limited, or that of the token. p_to null: everyone here.';
+comment on function patchcord.send_message(text, text[], text[], text, text, text, text, text, text, jsonb, float8) is
+  'Entry: one send in one round trip. Outcome sent, gated, unknown, inbox_full, conflict, rate_limited, or that of the token. p_to null: everyone here. p_expires_in: seconds, null for ever.';
 
 create function patchcord.send_as_me(
-  p_to text[], p_namespaces text[], p_content text, p_thread text, p_kind text, p_urgency text, p_limits jsonb
+  p_to text[], p_namespaces text[], p_content text, p_thread text, p_kind text, p_urgency text, p_limits jsonb,
+  p_expires_in float8
 ) returns jsonb
 language plpgsql
 as $$
@@ -275,7 +303,7 @@ begin
   perform patchcord.lock_pairs(v_recipients);
   if p_to is not null and p_kind <> 'report' then
     -- What closes the gate is fetched by being shown, and this must outlive the refusal: an outcome, not an exception.
-    v_blocked := patchcord.take_new(array_remove(v_recipients, patchcord.claim_agent()), null, false, 20, 30000);
+    v_blocked := patchcord.take_new(array_remove(v_recipients, patchcord.claim_agent()), null, false, 20, 8000);
     if jsonb_array_length(v_blocked) > 0 then
       return jsonb_build_object('outcome', 'gated', 'messages', v_blocked);
     end if;
@@ -288,10 +316,10 @@ begin
     v_thread := patchcord.open_thread(p_thread, v_recipients);
   end if;
   return patchcord.store_message(
-    v_recipients, p_content, v_thread, p_thread, p_kind, p_urgency, null, p_limits, false);
+    v_recipients, p_content, v_thread, p_thread, p_kind, p_urgency, null, p_limits, false, p_expires_in);
 end
 $$;
-comment on function patchcord.send_as_me(text[], text[], text, text, text, text, jsonb) is
+comment on function patchcord.send_as_me(text[], text[], text, text, text, text, jsonb, float8) is
   'The work of a send, under the caller''s claims: recipients, pair locks, gate, cap, insert.';
 
 create function patchcord.reply_message(
@@ -305,8 +333,7 @@ declare
   w patchcord.entrance;
   v_answer jsonb;
 begin
-  w := patchcord.enter(p_hash, case when p_content is null then 0 else 1 end,
-    (p_limits ->> 'sendBurst')::float8, (p_limits ->> 'sendPerSecond')::float8);
+  w := patchcord.enter(p_hash, case when p_content is null then 0 else 1 end, p_limits);
   if w.outcome <> 'ok' then
     return to_jsonb(w);
   end if;
@@ -319,7 +346,7 @@ begin
 end
 $$;
 comment on function patchcord.reply_message(text, uuid, text, text, text, text, jsonb) is
-  'Entry: answers, defers or resolves a message that the caller received. Outcome sent, settled, unseen, not_found, or as of send_message.';
+  'Entry: answers, defers or resolves a message that the caller received. Outcome sent, settled, unseen, notice, not_found, or as of send_message.';
 
 create function patchcord.reply_as_me(p_id uuid, p_content text, p_state text, p_limits jsonb) returns jsonb
 language plpgsql
@@ -330,9 +357,10 @@ declare
   v_full text[];
   v_answer jsonb := jsonb_build_object('outcome', 'settled');
 begin
-  select r.id, r.thread_uuid, r.thread, r.from_agent_uuid, a.name, a.deleted_at, d.state into m
+  select r.id, r.thread_uuid, r.thread, r.kind, r.from_agent_uuid, a.name, a.deleted_at, d.state into m
   from patchcord.agent_messages r
-    join patchcord.deliveries d on d.message_id = r.id and d.to_agent_uuid = r.to_agent_uuid and d.state <> 'unsent'
+    join patchcord.deliveries d on d.message_id = r.id and d.to_agent_uuid = r.to_agent_uuid
+      and d.state not in ('unsent', 'expired')
     join patchcord.agents a on a.id = r.from_agent_uuid
   where r.id = p_id and r.to_agent_uuid = v_me;
   if not found then
@@ -341,6 +369,9 @@ begin
   if m.state = 'new' then
     -- Nobody has seen it: settling it would hide its text for good.
     return jsonb_build_object('outcome', 'unseen');
+  end if;
+  if m.kind = 'expired' then
+    return jsonb_build_object('outcome', 'notice');
   end if;
   if p_content is not null then
     if m.deleted_at is not null then
@@ -362,7 +393,7 @@ begin
     and (p_state = 'resolved' and resolved_at is null or p_content is not null and p_state <> 'resolved' and resolved_at is not null);
   if p_content is not null then
     v_answer := patchcord.store_message(array[m.from_agent_uuid], p_content, m.thread_uuid, m.thread,
-      case p_state when 'resolved' then 'resolved' else 'message' end, 'normal', p_id, p_limits, p_state = 'resolved');
+      case p_state when 'resolved' then 'resolved' else 'message' end, 'normal', p_id, p_limits, p_state = 'resolved', null);
   end if;
   return v_answer || jsonb_build_object('settled', (
     select d.state from patchcord.deliveries d where d.message_id = p_id and d.to_agent_uuid = v_me));
@@ -372,20 +403,22 @@ comment on function patchcord.reply_as_me(uuid, text, text, jsonb) is
   'The work of a reply, under the caller''s claims. p_state (answered, deferred, resolved) is what the message becomes.';
 
 revoke execute on function
-  patchcord.replay(text, text), patchcord.remember(text, jsonb), patchcord.find_recipients(text[], text[]),
-  patchcord.store_message(uuid[], text, uuid, text, text, text, uuid, jsonb, boolean),
-  patchcord.send_message(text, text[], text[], text, text, text, text, text, text, jsonb),
-  patchcord.send_as_me(text[], text[], text, text, text, text, jsonb),
+  patchcord.replay(text, text), patchcord.recipients_now(uuid), patchcord.remember(text, jsonb),
+  patchcord.find_recipients(text[], text[]),
+  patchcord.store_message(uuid[], text, uuid, text, text, text, uuid, jsonb, boolean, float8),
+  patchcord.send_message(text, text[], text[], text, text, text, text, text, text, jsonb, float8),
+  patchcord.send_as_me(text[], text[], text, text, text, text, jsonb, float8),
   patchcord.reply_message(text, uuid, text, text, text, text, jsonb),
   patchcord.reply_as_me(uuid, text, text, jsonb)
 from public;
 grant execute on function
-  patchcord.replay(text, text), patchcord.remember(text, jsonb), patchcord.find_recipients(text[], text[]),
-  patchcord.store_message(uuid[], text, uuid, text, text, text, uuid, jsonb, boolean),
-  patchcord.send_as_me(text[], text[], text, text, text, text, jsonb),
+  patchcord.replay(text, text), patchcord.recipients_now(uuid), patchcord.remember(text, jsonb),
+  patchcord.find_recipients(text[], text[]),
+  patchcord.store_message(uuid[], text, uuid, text, text, text, uuid, jsonb, boolean, float8),
+  patchcord.send_as_me(text[], text[], text, text, text, text, jsonb, float8),
   patchcord.reply_as_me(uuid, text, text, jsonb)
 to patchcord_agent;
 grant execute on function
-  patchcord.send_message(text, text[], text[], text, text, text, text, text, text, jsonb),
+  patchcord.send_message(text, text[], text[], text, text, text, text, text, text, jsonb, float8),
   patchcord.reply_message(text, uuid, text, text, text, text, jsonb)
 to patchcord_api;

@@ -6,14 +6,24 @@ create table patchcord.deliveries (
     check (state in ('new', 'open', 'deferred', 'answered', 'done', 'resolved', 'unsent', 'expired')),
   wake_at timestamptz,
   held boolean not null default false,
+  expires_at timestamptz,
   notified_at timestamptz,
   fetched_at timestamptz,
+  deferred_at timestamptz,
+  answered_at timestamptz,
+  done_at timestamptz,
   settled_at timestamptz,
   primary key (message_id, to_agent_uuid),
   foreign key (message_id, to_agent_uuid) references patchcord.agent_messages (id, to_agent_uuid) on delete cascade
 );
 comment on table patchcord.deliveries is 'How far each message got with each recipient: state and times, written when observed.';
 comment on column patchcord.deliveries.wake_at is 'As in agent_messages, where an index of open states can use it.';
+comment on column patchcord.deliveries.expires_at is
+  'From then on a message that is still new is shown to nobody; a sweep makes it expired. Null: never.';
+comment on column patchcord.deliveries.notified_at is
+  'A listener said that its line was written, or a wait was ended by the wake and answered with the message. Not noted once it is fetched: a report that comes later may be of a line that did.';
+comment on column patchcord.deliveries.settled_at is
+  'When it came to the state in which it ended: of an answered message that was then resolved, the latter.';
 comment on column patchcord.deliveries.held is 'The loop budget holds the wake; released once wake_at has passed.';
 create index deliveries_new on patchcord.deliveries (to_agent_uuid, message_id) where state = 'new';
 create index deliveries_gate on patchcord.deliveries (to_agent_uuid, from_agent_uuid)
@@ -21,6 +31,7 @@ create index deliveries_gate on patchcord.deliveries (to_agent_uuid, from_agent_
 create index deliveries_unsettled on patchcord.deliveries (to_agent_uuid, message_id) where state in ('open', 'deferred');
 create index deliveries_unnotified on patchcord.deliveries (wake_at) where state = 'new' and notified_at is null;
 create index deliveries_held on patchcord.deliveries (wake_at) where held;
+create index deliveries_expiring on patchcord.deliveries (expires_at) where state = 'new' and expires_at is not null;
 
 alter table patchcord.deliveries enable row level security;
 alter table patchcord.deliveries force row level security;
@@ -31,15 +42,15 @@ create policy agent_sends on patchcord.deliveries for insert to patchcord_agent
   with check (
     from_agent_uuid = (select patchcord.claim_agent())
     and (state = 'new' or (state = 'deferred' and to_agent_uuid = from_agent_uuid))
-    and notified_at is null and settled_at is null
+    and notified_at is null and fetched_at is null and answered_at is null and done_at is null and settled_at is null
   );
 create policy recipient_moves on patchcord.deliveries for update to patchcord_agent
-  using (to_agent_uuid = (select patchcord.claim_agent()) and state <> 'unsent')
-  with check (to_agent_uuid = (select patchcord.claim_agent()) and state <> 'unsent');
+  using (to_agent_uuid = (select patchcord.claim_agent()) and state not in ('unsent', 'expired'))
+  with check (to_agent_uuid = (select patchcord.claim_agent()) and state not in ('unsent', 'expired'));
 create policy sender_unsends on patchcord.deliveries for update to patchcord_agent
   using (from_agent_uuid = (select patchcord.claim_agent()) and state = 'new')
   with check (from_agent_uuid = (select patchcord.claim_agent()) and state = 'unsent' and fetched_at is null);
-grant select, insert, update (state, notified_at, fetched_at, settled_at) on patchcord.deliveries to patchcord_agent;
+grant select, insert, update (state, notified_at, fetched_at, deferred_at, answered_at, done_at, settled_at) on patchcord.deliveries to patchcord_agent;
 
 create function patchcord.move_deliveries(p_ids uuid[], p_from text[], p_state text) returns uuid[]
 language plpgsql
@@ -56,7 +67,11 @@ begin
   ), moved as (
     update patchcord.deliveries d set
       state = p_state,
-      fetched_at = coalesce(d.fetched_at, clock_timestamp()),
+      -- Each step keeps its own time: what is resolved later was answered before.
+      fetched_at = case when d.state = 'new' then clock_timestamp() else d.fetched_at end,
+      deferred_at = case when p_state = 'deferred' then coalesce(d.deferred_at, clock_timestamp()) else d.deferred_at end,
+      answered_at = case when p_state = 'answered' then clock_timestamp() else d.answered_at end,
+      done_at = case when p_state = 'done' then clock_timestamp() else d.done_at end,
       settled_at = case when p_state in ('answered', 'done', 'resolved') then clock_timestamp() end
     from picked
     where d.message_id = picked.message_id and d.to_agent_uuid = patchcord.claim_agent()
@@ -75,7 +90,7 @@ as $$
 declare
   w patchcord.entrance;
 begin
-  w := patchcord.enter(p_hash, 0, 1, 1);
+  w := patchcord.enter(p_hash, 0, null);
   if w.outcome <> 'ok' then
     return to_jsonb(w);
   end if;
@@ -95,7 +110,7 @@ begin
     select jsonb_agg(jsonb_build_object('message_id', i.id, 'state', d.state) order by i.place)
     from unnest(p_ids) with ordinality as i (id, place)
       left join patchcord.deliveries d
-        on d.message_id = i.id and d.to_agent_uuid = patchcord.claim_agent() and d.state <> 'unsent'
+        on d.message_id = i.id and d.to_agent_uuid = patchcord.claim_agent() and d.state not in ('unsent', 'expired')
   ), '[]');
 end
 $$;
@@ -109,7 +124,7 @@ declare
   w patchcord.entrance;
   v_rows jsonb;
 begin
-  w := patchcord.enter(p_hash, 0, 1, 1);
+  w := patchcord.enter(p_hash, 0, null);
   if w.outcome <> 'ok' then
     return to_jsonb(w);
   end if;
@@ -117,6 +132,8 @@ begin
   with picked as (
     select d.to_agent_uuid from patchcord.deliveries d
     where d.message_id = p_id and d.from_agent_uuid = w.agent_id and d.state = 'new'
+      -- What is from and to the caller is a notice of the server.
+      and d.to_agent_uuid <> w.agent_id
     order by d.to_agent_uuid
     for update
   )

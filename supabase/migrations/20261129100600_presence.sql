@@ -21,12 +21,16 @@ create table patchcord.leases (
   started_at timestamptz not null default clock_timestamp(),
   renewed_at timestamptz not null default clock_timestamp(),
   expires_at timestamptz not null,
+  ended_at timestamptz,
   primary key (agent_uuid, session),
   foreign key (agent_uuid, namespace_uuid) references patchcord.agents (id, namespace_uuid) on delete cascade
 );
 comment on table patchcord.leases is
   'Live listeners: an agent is wakeable only while one of its leases has not expired. A lease names the token that renewed it and is void once that token has ended or the agent has another name; a listener of another token keeps its own.';
+comment on column patchcord.leases.ended_at is
+  'Its listener gave it back then: a renewal that was asked for before, and waited on another instance, does not bring it back.';
 create index leases_token on patchcord.leases (token_uuid);
+create index leases_expired on patchcord.leases (expires_at);
 
 alter table patchcord.presence enable row level security;
 alter table patchcord.presence force row level security;
@@ -96,69 +100,119 @@ $$;
 comment on function patchcord.reach_of(uuid[]) is
   'Reach of agents of the caller''s namespace with its evidence: wakeable (a live lease), online (seen within 3 minutes) or offline.';
 
-create function patchcord.renew_lease(
-  p_hash text, p_session text, p_client text, p_machine text, p_seconds float8, p_announced uuid[]
-) returns jsonb
-language plpgsql
+create function patchcord.renew_leases(p_rows jsonb, p_seconds float8) returns jsonb
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
 as $$
 declare
-  w patchcord.entrance;
+  v_now timestamptz := clock_timestamp();
+  v_answers jsonb;
+  v_agents uuid[];
 begin
-  w := patchcord.enter(p_hash, 0, 1, 1);
-  if w.outcome <> 'ok' then
-    return to_jsonb(w);
-  end if;
-  perform patchcord.assume(w);
-  insert into patchcord.leases as l (agent_uuid, session, namespace_uuid, token_uuid, client, machine, expires_at)
-  values (
-    w.agent_id, p_session, w.namespace_id, w.token_id, p_client, p_machine,
-    clock_timestamp() + make_interval(secs => p_seconds)
-  )
-  on conflict (agent_uuid, session) do update set
-    renewed_at = clock_timestamp(), expires_at = excluded.expires_at, token_uuid = excluded.token_uuid,
-    client = excluded.client, machine = excluded.machine;
-  -- A token that invents sessions fills nothing: the latest stay.
-  delete from patchcord.leases l
-  where l.agent_uuid = w.agent_id and l.session in (
-    select x.session from patchcord.leases x
-    where x.agent_uuid = w.agent_id order by x.expires_at desc, x.session offset 20
-  );
-  if cardinality(p_announced) > 0 then
-    with picked as (
-      select d.message_id from patchcord.deliveries d
-      where d.to_agent_uuid = w.agent_id and d.message_id = any (p_announced) and d.notified_at is null
-        and d.state <> 'unsent'
-      order by d.message_id
-      -- A fetch holds its rows while it takes older ones: waiting for it here could deadlock. What it has fetched was heard.
-      for update skip locked
+  with asked as materialized (
+    -- Each row stands for itself: its own token, its own refusal.
+    select r.place, r.said ->> 'session' as session, r.said ->> 'client' as client, r.said ->> 'machine' as machine,
+      v_now - make_interval(secs => (r.said ->> 'waited_seconds')::float8) as at,
+      case when jsonb_array_length(r.said -> 'announced') > 0 then r.said -> 'announced' end as announced,
+      t.id as token_id, t.last_used_at, a.id as agent_id, a.namespace_uuid,
+      case
+        when t.id is null then 'token_rejected'
+        when a.deleted_at is not null then 'agent_gone'
+        when t.revoked_at is not null then 'token_revoked'
+        when t.expires_at <= v_now then 'token_rejected'
+        when t.banned_until > v_now then 'banned'
+        else 'ok'
+      end as outcome, t.banned_until
+    from jsonb_array_elements(p_rows) with ordinality as r (said, place)
+      left join patchcord.tokens t on t.hash = decode(r.said ->> 'hash', 'hex')
+      left join patchcord.agents a on a.id = t.agent_uuid
+  ), lease as (
+    -- In key order, whoever stores: batches of two instances that cross wait for each other and do not deadlock.
+    insert into patchcord.leases as l (
+      agent_uuid, session, namespace_uuid, token_uuid, client, machine, started_at, renewed_at, expires_at
     )
+    select distinct on (q.agent_id, q.session) q.agent_id, q.session, q.namespace_uuid, q.token_id, q.client, q.machine,
+      q.at, q.at, q.at + make_interval(secs => p_seconds)
+    from asked q where q.outcome = 'ok'
+    order by q.agent_id, q.session, q.at desc, q.place desc
+    on conflict (agent_uuid, session) do update set
+      started_at = case when l.ended_at is null then l.started_at else excluded.started_at end,
+      renewed_at = excluded.renewed_at, expires_at = excluded.expires_at, ended_at = null,
+      token_uuid = excluded.token_uuid, client = excluded.client, machine = excluded.machine
+    where l.renewed_at <= excluded.renewed_at and coalesce(l.ended_at < excluded.renewed_at, true)
+  ), picked as (
+    select d.message_id, d.to_agent_uuid
+    from asked q
+      cross join jsonb_array_elements_text(q.announced) as said (id)
+      join patchcord.deliveries d on d.message_id = said.id::uuid and d.to_agent_uuid = q.agent_id
+    where q.outcome = 'ok' and d.state = 'new' and d.notified_at is null
+    order by d.message_id, d.to_agent_uuid
+    -- A fetch holds its rows while it takes older ones: waiting for it here could deadlock. What it has fetched is no step.
+    for update of d skip locked
+  ), notified as (
     update patchcord.deliveries d set notified_at = clock_timestamp()
     from picked
-    where d.message_id = picked.message_id and d.to_agent_uuid = w.agent_id;
-  end if;
-  return jsonb_build_object('outcome', 'ok');
+    where d.message_id = picked.message_id and d.to_agent_uuid = picked.to_agent_uuid
+  ), seen as (
+    select t.id from patchcord.tokens t
+    where t.id in (
+      select q.token_id from asked q
+      where q.outcome = 'ok' and coalesce(q.last_used_at < v_now - interval '20 s', true)
+    )
+    order by t.id
+    -- Not more: whoever inserts a lease holds the key of its token, and two batches would wait for each other's.
+    for no key update skip locked
+  ), used as (
+    update patchcord.tokens t set last_used_at = v_now from seen where t.id = seen.id
+  )
+  select jsonb_agg(jsonb_build_object(
+    'outcome', q.outcome, 'banned_until', q.banned_until,
+    'retry_after_seconds', ceil(extract(epoch from q.banned_until - v_now))::integer
+  ) order by q.place), array_agg(distinct q.agent_id)
+  from asked q into v_answers, v_agents;
+  -- A token that invents sessions fills nothing: the latest stay.
+  delete from patchcord.leases l using (
+    select v.agent_uuid, v.session from patchcord.leases v
+    where (v.agent_uuid, v.session) in (
+      select x.agent_uuid, x.session from (
+        select y.agent_uuid, y.session,
+          row_number() over (partition by y.agent_uuid order by y.expires_at desc, y.session) as place
+        from patchcord.leases y where y.agent_uuid = any (v_agents)
+      ) x where x.place > 20
+    )
+    order by v.agent_uuid, v.session
+    for update skip locked
+  ) old
+  where l.agent_uuid = old.agent_uuid and l.session = old.session;
+  return coalesce(v_answers, '[]');
 end
 $$;
-comment on function patchcord.renew_lease(text, text, text, text, float8, uuid[]) is
-  'Entry: keeps a listener''s lease for p_seconds and records the ids whose line it has written.';
+comment on function patchcord.renew_leases(jsonb, float8) is
+  'Entry: keeps the leases of many listeners for p_seconds and records the ids whose line each has written; an outcome per row, in order. A row is hash, session, client, machine, announced, and waited_seconds since it was asked for.';
 
 create function patchcord.end_lease(p_hash text, p_session text) returns jsonb
 language plpgsql
 as $$
 declare
   w patchcord.entrance;
+  v_now timestamptz;
 begin
-  w := patchcord.enter(p_hash, 0, 1, 1);
+  w := patchcord.enter(p_hash, 0, null);
   if w.outcome <> 'ok' then
     return to_jsonb(w);
   end if;
   perform patchcord.assume(w);
+  v_now := clock_timestamp();
   delete from patchcord.leases l
-  where l.agent_uuid = w.agent_id and (l.session = p_session or l.expires_at < clock_timestamp());
+  where l.agent_uuid = w.agent_id and l.expires_at < v_now - interval '10 minutes' and l.session <> p_session;
+  insert into patchcord.leases as l (agent_uuid, session, namespace_uuid, token_uuid, expires_at, ended_at)
+  values (w.agent_id, p_session, w.namespace_id, w.token_id, v_now, v_now)
+  on conflict (agent_uuid, session) do update set expires_at = v_now, ended_at = v_now, token_uuid = excluded.token_uuid;
   return jsonb_build_object('outcome', 'ok');
 end
 $$;
-comment on function patchcord.end_lease(text, text) is 'Entry: ends the lease of one session, and what has expired beside it.';
+comment on function patchcord.end_lease(text, text) is
+  'Entry: ends the lease of one session, also for renewals that were asked for before and are still on their way.';
 
 create function patchcord.report_presence(
   p_hash text, p_state text, p_client text, p_session text, p_machine text, p_human_prompt boolean
@@ -168,7 +222,7 @@ as $$
 declare
   w patchcord.entrance;
 begin
-  w := patchcord.enter(p_hash, 0, 1, 1);
+  w := patchcord.enter(p_hash, 0, null);
   if w.outcome <> 'ok' then
     return to_jsonb(w);
   end if;
@@ -192,11 +246,11 @@ comment on function patchcord.report_presence(text, text, text, text, text, bool
   'Entry: what the caller''s session is doing, and whether a person has just typed in it.';
 
 revoke execute on function
-  patchcord.reach_of(uuid[]), patchcord.renew_lease(text, text, text, text, float8, uuid[]),
+  patchcord.reach_of(uuid[]), patchcord.renew_leases(jsonb, float8),
   patchcord.end_lease(text, text), patchcord.report_presence(text, text, text, text, text, boolean)
 from public;
 grant execute on function patchcord.reach_of(uuid[]) to patchcord_agent;
 grant execute on function
-  patchcord.renew_lease(text, text, text, text, float8, uuid[]), patchcord.end_lease(text, text),
+  patchcord.renew_leases(jsonb, float8), patchcord.end_lease(text, text),
   patchcord.report_presence(text, text, text, text, text, boolean)
 to patchcord_api;

@@ -89,28 +89,48 @@ comment on function patchcord.is_pair_fresh(patchcord.pairs, interval) is
   'Whether a pair''s turns start again from 0: its window is over, or a person has typed on either side since it began.';
 
 create function patchcord.full_inboxes(p_agents uuid[], p_max integer) returns text[]
-language plpgsql stable security definer
+language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 as $$
+declare
+  v_near uuid[] := patchcord.with_new(p_agents, p_max - 100);
 begin
-  return array(
-    select a.name from patchcord.agents a
-    where a.id = any (p_agents) and a.namespace_uuid = patchcord.claim_namespace()
-      and (
-        select count(*) from (
-          select from patchcord.deliveries d where d.to_agent_uuid = a.id and d.state = 'new' limit p_max
-        ) as counted
-      ) >= p_max
-    order by a.name
-  );
+  if cardinality(v_near) = 0 then
+    return '{}';
+  end if;
+  -- As many sends as run at once could all see the last free place: near the cap they go one at a time, in key order, until
+  -- commit, and each counts what was there when its turn came.
+  perform pg_advisory_xact_lock(hashtextextended('patchcord.full_inboxes ' || n.id, 0)) from unnest(v_near) as n (id);
+  return array(select a.name from patchcord.agents a where a.id = any (patchcord.with_new(v_near, p_max)) order by a.name);
 end
 $$;
 comment on function patchcord.full_inboxes(uuid[], integer) is
-  'Names of those agents of the caller''s namespace that already have p_max new messages.';
+  'Names of those agents of the caller''s namespace that already have p_max new messages. Sends to one that is near it wait for each other.';
+
+create function patchcord.with_new(p_agents uuid[], p_min integer) returns uuid[]
+language plpgsql
+as $$
+begin
+  return array(
+    select a.id from patchcord.agents a
+    where a.id = any (p_agents) and a.namespace_uuid = patchcord.claim_namespace() and a.id <> patchcord.claim_agent()
+      and (
+        select count(*) from (
+          select from patchcord.deliveries d
+          where d.to_agent_uuid = a.id and d.state = 'new' limit greatest(p_min, 0)
+        ) as counted
+      ) >= p_min
+    order by a.id
+  );
+end
+$$;
+comment on function patchcord.with_new(uuid[], integer) is
+  'Those of p_agents, but for the caller, that have at least p_min new messages, by id.';
 
 revoke execute on function
   patchcord.lock_pairs(uuid[]), patchcord.count_turns(uuid[], jsonb),
-  patchcord.is_pair_fresh(patchcord.pairs, interval), patchcord.full_inboxes(uuid[], integer)
+  patchcord.is_pair_fresh(patchcord.pairs, interval), patchcord.full_inboxes(uuid[], integer),
+  patchcord.with_new(uuid[], integer)
 from public;
 grant execute on function
   patchcord.lock_pairs(uuid[]), patchcord.count_turns(uuid[], jsonb), patchcord.full_inboxes(uuid[], integer)

@@ -14,7 +14,7 @@ comment on function patchcord.shown(patchcord.agent_messages, text, text, timest
   'A message in full, its text cut at 8,000 characters. shown_seconds_ago is null the first time.';
 
 create function patchcord.take_new(
-  p_from uuid[], p_thread text, p_due_only boolean, p_max integer, p_octets_max integer
+  p_from uuid[], p_thread text, p_due_only boolean, p_max integer, p_tokens_max integer, p_woken uuid[] default '{}'
 ) returns jsonb
 language plpgsql
 as $$
@@ -22,33 +22,46 @@ declare
   v_me uuid := patchcord.claim_agent();
   v_taken uuid[];
 begin
-  -- The size is counted in octets / 3, which is near a token or above one in every script.
-  with candidate as (
+  -- About what the server estimates of each text and what stands around it, rather too much: what is more is cut there.
+  -- `offset 0` and `materialized`: before a table has statistics, a plan of one piece reads a full inbox once per message of it.
+  with candidate as materialized (
     select d.message_id, m.urgency, m.sent_at
     from patchcord.deliveries d
-      join patchcord.agent_messages m on m.id = d.message_id and m.to_agent_uuid = d.to_agent_uuid
+      cross join lateral (
+        select r.urgency, r.sent_at, r.thread from patchcord.agent_messages r
+        where r.id = d.message_id and r.to_agent_uuid = d.to_agent_uuid offset 0
+      ) m
     where d.to_agent_uuid = v_me and d.state = 'new' and d.wake_at is not null
+      and coalesce(d.expires_at > clock_timestamp(), true)
       and (p_from is null or d.from_agent_uuid = any (p_from))
       and (p_thread is null or m.thread = p_thread)
       and (not p_due_only or d.wake_at <= clock_timestamp())
     order by m.urgency <> 'urgent', m.sent_at, d.message_id
     limit p_max
-  ), sized as (
+  ), sized as materialized (
     select c.message_id,
       row_number() over shown_order as place,
-      sum(300 + octet_length(left(b.content, 8000))) over shown_order as octets
+      sum(230 + patchcord.about_tokens(left(b.content, 8000))) over shown_order as tokens
     from candidate c join patchcord.message_bodies b on b.id = c.message_id
     window shown_order as (order by c.urgency <> 'urgent', c.sent_at, c.message_id)
   ), picked as (
     -- A second fetch waits here for the first and then finds the row no longer new: it is shown again below, not lost.
-    select d.message_id from patchcord.deliveries d
-    where d.to_agent_uuid = v_me and d.state = 'new' and d.message_id in (
-      select z.message_id from sized z where z.octets <= p_octets_max or z.place = 1
-    )
+    select d.message_id, m.kind = 'expired' as is_notice, clock_timestamp() as at
+    from patchcord.deliveries d
+      join patchcord.agent_messages m on m.id = d.message_id and m.to_agent_uuid = d.to_agent_uuid
+    where d.to_agent_uuid = v_me and d.state = 'new' and d.message_id = any (array(
+      select z.message_id from sized z where z.tokens <= p_tokens_max or z.place = 1
+    ))
     order by d.message_id
-    for update
+    for update of d
   ), taken as (
-    update patchcord.deliveries d set state = 'open', fetched_at = clock_timestamp()
+    -- A notice asks for nothing: to be shown settles it. p_woken: wakes that a wait took and now answers.
+    update patchcord.deliveries d set
+      state = case when picked.is_notice then 'done' else 'open' end,
+      notified_at = case when d.message_id = any (p_woken) then coalesce(d.notified_at, picked.at) else d.notified_at end,
+      fetched_at = picked.at,
+      done_at = case when picked.is_notice then picked.at end,
+      settled_at = case when picked.is_notice then picked.at end
     from picked
     where d.message_id = picked.message_id and d.to_agent_uuid = v_me
     returning d.message_id
@@ -58,7 +71,7 @@ begin
     return '[]'::jsonb;
   end if;
   return (
-    select jsonb_agg(patchcord.shown(m, a.name, b.content, null) order by m.urgency <> 'urgent', m.sent_at, m.id)
+    select jsonb_agg(patchcord.shown(m, patchcord.sender_name(m, a.name), b.content, null) order by m.urgency <> 'urgent', m.sent_at, m.id)
     from patchcord.agent_messages m
       join patchcord.message_bodies b on b.id = m.id
       join patchcord.agents a on a.id = m.from_agent_uuid
@@ -66,8 +79,25 @@ begin
   );
 end
 $$;
-comment on function patchcord.take_new(uuid[], text, boolean, integer, integer) is
-  'Fetches new messages of the caller (new becomes open): urgent first, then oldest, at most p_max and p_octets_max, at least one.';
+comment on function patchcord.take_new(uuid[], text, boolean, integer, integer, uuid[]) is
+  'Fetches new messages of the caller (new becomes open): urgent first, then oldest, at most p_max and about p_tokens_max, at least one.';
+
+create function patchcord.about_tokens(p_text text) returns float8
+language sql immutable
+as $$
+  select 0.45 * char_length(p_text) + (octet_length(p_text) - char_length(p_text))
+    * case when octet_length(p_text) > 2 * char_length(p_text) then 0.75 else 0.3 end
+$$;
+comment on function patchcord.about_tokens(text) is
+  'How many tokens a model needs for a text, by its script and rather too many.';
+
+create function patchcord.sender_name(m patchcord.agent_messages, p_now text) returns text
+language sql immutable
+as $$
+  select case when m.kind = 'expired' then m.from_agent else p_now end
+$$;
+comment on function patchcord.sender_name(patchcord.agent_messages, text) is
+  'Who a message is from: the agent by the name p_now that it has now, or the server.';
 
 create function patchcord.unsettled_lines(p_state text, p_shown_since timestamptz, p_without uuid[]) returns jsonb
 language sql stable
@@ -99,9 +129,12 @@ begin
   -- What a resolve tells is shown once and settles itself.
   v_ids := patchcord.move_deliveries(array(
     select d.message_id from patchcord.deliveries d
-      join patchcord.agent_messages m on m.id = d.message_id and m.to_agent_uuid = d.to_agent_uuid
-    where d.to_agent_uuid = patchcord.claim_agent() and d.state = 'new' and m.kind = 'resolved'
-    order by d.message_id limit 50
+      cross join lateral (
+        select r.kind from patchcord.agent_messages r
+        where r.id = d.message_id and r.to_agent_uuid = d.to_agent_uuid offset 0
+      ) m
+    where d.to_agent_uuid = patchcord.claim_agent() and d.state = 'new' and d.wake_at is null and m.kind = 'resolved'
+    order by d.message_id limit 5
   ), array['new'], 'done');
   if cardinality(v_ids) = 0 then
     return '[]'::jsonb;
@@ -130,13 +163,14 @@ declare
   v_new_ids uuid[];
   v_again jsonb;
 begin
-  w := patchcord.enter(p_hash, 0, 1, 1);
+  w := patchcord.enter(p_hash, 0, null);
   if w.outcome <> 'ok' then
     return to_jsonb(w);
   end if;
   perform patchcord.assume(w);
   v_settled := patchcord.settle(p_done, 'done');
-  v_new := patchcord.take_new(null, null, false, 20, 30000);
+  -- An answer names what became of each of p_done, too.
+  v_new := patchcord.take_new(null, null, false, 20, 8000 - 45 * cardinality(p_done));
   v_new_ids := array(select (e ->> 'message_id')::uuid from jsonb_array_elements(v_new) as e);
   v_again := (
     -- An answer can be lost on its way: what was fetched in the last minute is shown in full once more.
@@ -166,13 +200,14 @@ begin
 end
 $$;
 comment on function patchcord.fetch_inbox(text, uuid[]) is
-  'Entry: marks p_done, fetches what is new (20 messages, about 10k tokens), and lists what is open, deferred and who is here.';
+  'Entry: marks p_done, fetches what is new (20 messages, about 8,000 tokens), and lists what is open, deferred and who is here.';
 
 create function patchcord.count_inbox() returns jsonb
 language sql stable
 as $$
   select jsonb_build_object(
-    'new', count(*) filter (where d.state = 'new' and d.wake_at is not null),
+    'new', count(*) filter (
+      where d.state = 'new' and d.wake_at is not null and coalesce(d.expires_at > clock_timestamp(), true)),
     'open', count(*) filter (where d.state = 'open'),
     'deferred', count(*) filter (where d.state = 'deferred')
   )
@@ -181,14 +216,14 @@ as $$
 $$;
 comment on function patchcord.count_inbox() is 'How many messages of the caller are new, open and deferred now.';
 
-create function patchcord.fetch_next(p_hash text, p_from text, p_thread text) returns jsonb
+create function patchcord.fetch_next(p_hash text, p_from text, p_thread text, p_woken uuid[] default '{}') returns jsonb
 language plpgsql
 as $$
 declare
   w patchcord.entrance;
   v_from uuid[];
 begin
-  w := patchcord.enter(p_hash, 0, 1, 1);
+  w := patchcord.enter(p_hash, 0, null);
   if w.outcome <> 'ok' then
     return to_jsonb(w);
   end if;
@@ -203,11 +238,11 @@ begin
       return jsonb_build_object('outcome', 'unknown', 'unknown', array[p_from], 'agents', patchcord.roster());
     end if;
   end if;
-  return jsonb_build_object('outcome', 'ok', 'messages', patchcord.take_new(v_from, p_thread, true, 1, 30000));
+  return jsonb_build_object('outcome', 'ok', 'messages', patchcord.take_new(v_from, p_thread, true, 1, 8000, p_woken));
 end
 $$;
-comment on function patchcord.fetch_next(text, text, text) is
-  'Entry: fetches the one message that is next by urgency and age, of one sender or thread if named; an empty list when there is none.';
+comment on function patchcord.fetch_next(text, text, text, uuid[]) is
+  'Entry: fetches the one message that is next by urgency and age, of one sender or thread if named; an empty list when there is none. p_woken: messages whose wakes this wait has taken.';
 
 create function patchcord.peek_inbox(p_hash text, p_state text, p_max integer) returns jsonb
 language plpgsql
@@ -215,21 +250,24 @@ as $$
 declare
   w patchcord.entrance;
 begin
-  w := patchcord.enter(p_hash, 0, 1, 1);
+  w := patchcord.enter(p_hash, 0, null);
   if w.outcome <> 'ok' then
     return to_jsonb(w);
   end if;
   perform patchcord.assume(w);
   return jsonb_build_object('outcome', 'ok', 'agent', w.agent, 'namespace', w.namespace) || (
     with pending as (
-      select d.message_id, a.name as "from", m.sent_at,
+      select d.message_id, patchcord.sender_name(l.m, a.name) as "from", (l.m).sent_at,
         case when p_state <> 'new' then left(regexp_replace(left(b.content, 400), '\s+', ' ', 'g'), 120) end as preview
       from patchcord.deliveries d
-        join patchcord.agent_messages m on m.id = d.message_id and m.to_agent_uuid = d.to_agent_uuid
+        cross join lateral (
+          select r from patchcord.agent_messages r
+          where r.id = d.message_id and r.to_agent_uuid = d.to_agent_uuid offset 0
+        ) as l (m)
         join patchcord.agents a on a.id = d.from_agent_uuid
         left join patchcord.message_bodies b on b.id = d.message_id and p_state <> 'new'
       where d.to_agent_uuid = w.agent_id and d.state = p_state and d.state in ('new', 'open', 'deferred')
-        and (p_state <> 'new' or d.wake_at <= clock_timestamp())
+        and (p_state <> 'new' or d.wake_at <= clock_timestamp() and coalesce(d.expires_at > clock_timestamp(), true))
     )
     select jsonb_build_object(
       'pending_count', (select count(*) from pending),
@@ -256,16 +294,19 @@ $$;
 comment on function patchcord.roster() is 'Names of the agents that the caller can write to, for suggesting the right one.';
 
 revoke execute on function
-  patchcord.shown(patchcord.agent_messages, text, text, timestamptz),
-  patchcord.take_new(uuid[], text, boolean, integer, integer), patchcord.unsettled_lines(text, timestamptz, uuid[]),
+  patchcord.shown(patchcord.agent_messages, text, text, timestamptz), patchcord.sender_name(patchcord.agent_messages, text),
+  patchcord.about_tokens(text),
+  patchcord.take_new(uuid[], text, boolean, integer, integer, uuid[]), patchcord.unsettled_lines(text, timestamptz, uuid[]),
   patchcord.take_notices(), patchcord.fetch_inbox(text, uuid[]), patchcord.count_inbox(),
-  patchcord.fetch_next(text, text, text), patchcord.peek_inbox(text, text, integer), patchcord.roster()
+  patchcord.fetch_next(text, text, text, uuid[]), patchcord.peek_inbox(text, text, integer), patchcord.roster()
 from public;
 grant execute on function
-  patchcord.shown(patchcord.agent_messages, text, text, timestamptz),
-  patchcord.take_new(uuid[], text, boolean, integer, integer), patchcord.unsettled_lines(text, timestamptz, uuid[]),
+  patchcord.shown(patchcord.agent_messages, text, text, timestamptz), patchcord.sender_name(patchcord.agent_messages, text),
+  patchcord.about_tokens(text),
+  patchcord.take_new(uuid[], text, boolean, integer, integer, uuid[]), patchcord.unsettled_lines(text, timestamptz, uuid[]),
   patchcord.take_notices(), patchcord.count_inbox(), patchcord.roster()
 to patchcord_agent;
 grant execute on function
-  patchcord.fetch_inbox(text, uuid[]), patchcord.fetch_next(text, text, text), patchcord.peek_inbox(text, text, integer)
+  patchcord.fetch_inbox(text, uuid[]), patchcord.fetch_next(text, text, text, uuid[]),
+  patchcord.peek_inbox(text, text, integer)
 to patchcord_api;

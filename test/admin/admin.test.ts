@@ -31,6 +31,24 @@ describe('the operator', () => {
     assert.deepEqual([code, stdout], [1, ''])
   }
 
+  test('shows what has changed about who may enter, and which token is banned', async () => {
+    await run('create-namespace', 'logged')
+    await run('create-agent', 'alice@logged')
+    const { token, id } = JSON.parse((await run('issue-token', 'alice@logged', '--label', 'ci', '--json')).stdout)
+    await database.admin`update patchcord.tokens set banned_until = clock_timestamp() + interval '1 hour' where id = ${id}`
+    const { stdout } = await run('security-log')
+    assert.match(stdout, /^logged_at +event +namespace +agent +token_id +detail$/m)
+    assert.match(stdout, new RegExp(`^[0-9T:.-]+Z +token_created +logged +alice +${id} +ci$`, 'm'))
+    assert.ok(!stdout.includes(token))
+    const events = JSON.parse((await run('security-log', '--json')).stdout)
+    const created = events.filter(({ token_id }: { token_id: string }) => token_id === id)
+    assert.deepEqual([created.length, created[0].event, created[0].by_role], [1, 'token_created', 'postgres'])
+    assert.match(created[0].logged_at, ISO)
+    const [line] = JSON.parse((await run('list-tokens', 'logged', '--json')).stdout)
+    assert.match(line.banned_until, ISO)
+    assert.match((await run('list-tokens', 'logged')).stdout, /banned_until\n/)
+  })
+
   test('makes namespaces and agents, once each', async () => {
     assert.deepEqual(await run('create-namespace', 'acme'), {
       code: 0,

@@ -1,12 +1,15 @@
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { listAgents } from '../../server/domain/agents.ts'
 import { getMessageStatus, settleMessage, unsendMessage } from '../../server/domain/delivery.ts'
-import { fetchInbox } from '../../server/domain/inbox.ts'
-import { sendMessage } from '../../server/domain/messages.ts'
+import { fetchInbox, waitForMessage } from '../../server/domain/inbox.ts'
+import { replyToMessage, sendMessage } from '../../server/domain/messages.ts'
 import { endLease, renewLease } from '../../server/domain/presence.ts'
+import { createBus } from '../../server/wakes/bus.ts'
+import { createWaiters } from '../../server/wakes/waiters.ts'
 import { createTestDatabase, type TestDatabase } from '../helpers/database.ts'
-import { type SeededAgent, seed } from '../helpers/seed.ts'
+import { DEFAULT_LIMITS, type SeededAgent, seed } from '../helpers/seed.ts'
 
 const LEASE = { session: 's1', client: 'claude-code', machine: 'laptop' }
 
@@ -29,6 +32,122 @@ test('the sender sees each observed step with its time, and no step that was not
   assert.deepEqual(await steps(), ['accepted', 'notified', 'fetched'])
   await bob((scope) => settleMessage(scope, { message_id: id, state: 'done' }))
   assert.deepEqual(await steps(), ['accepted', 'notified', 'fetched', 'done'])
+})
+
+/** The steps of a message with its one recipient, by name, each with its time. */
+const stepsOf = async (who: SeededAgent, message_id: string) =>
+  (await status(who, message_id)).recipients[0]?.steps ?? []
+const namesOf = (steps: { step: string }[]) => steps.map(({ step }) => step)
+
+test('deferred, answered and resolved each keep their own time', async () => {
+  const { alice, bob } = await seed(database, 'times', ['alice', 'bob'])
+  const { message_id } = await alice((scope) => sendMessage(scope, { to: 'bob', content: 'x' }))
+  await bob((scope) => fetchInbox(scope, {}))
+  await bob((scope) => replyToMessage(scope, { message_id, defer: true }))
+  const [deferred] = (await stepsOf(alice, message_id)).slice(-1)
+  assert.equal(deferred?.step, 'deferred')
+  await bob((scope) => settleMessage(scope, { message_id, state: 'deferred' }))
+  await bob((scope) => replyToMessage(scope, { message_id, content: 'y' }))
+  const [answered] = (await stepsOf(alice, message_id)).slice(-1)
+  assert.equal(answered?.step, 'answered')
+  await bob((scope) => replyToMessage(scope, { message_id, resolve: true }))
+  const steps = await stepsOf(alice, message_id)
+  assert.deepEqual(namesOf(steps), ['accepted', 'fetched', 'deferred', 'answered', 'resolved'])
+  assert.deepEqual(steps.slice(2, 4), [deferred, answered])
+  assert.equal((await status(alice, message_id)).recipients[0]?.state, 'resolved')
+  const times = steps.map(({ at }) => at)
+  assert.deepEqual([...times].sort(), times)
+})
+
+test('a message that is done and then resolved was done first, and an answer that comes twice keeps the first time', async () => {
+  const { alice, bob } = await seed(database, 'twice', ['alice', 'bob'])
+  const { message_id } = await alice((scope) => sendMessage(scope, { to: 'bob', content: 'x' }))
+  await bob((scope) => fetchInbox(scope, {}))
+  await bob((scope) => settleMessage(scope, { message_id, state: 'done' }))
+  const done = await stepsOf(alice, message_id)
+  await bob((scope) => replyToMessage(scope, { message_id, content: 'y' }))
+  assert.deepEqual(await stepsOf(alice, message_id), done)
+  await bob((scope) => replyToMessage(scope, { message_id, resolve: true }))
+  assert.deepEqual(namesOf(await stepsOf(alice, message_id)), ['accepted', 'fetched', 'done', 'resolved'])
+})
+
+test('a note to oneself was deferred and fetched by nobody', async () => {
+  const { alice } = await seed(database, 'note', ['alice'])
+  const { message_id } = await alice((scope) => sendMessage(scope, { to: 'alice', content: 'x' }))
+  assert.deepEqual(namesOf(await stepsOf(alice, message_id)), ['accepted', 'deferred'])
+  await alice((scope) => settleMessage(scope, { message_id, state: 'done' }))
+  assert.deepEqual(namesOf(await stepsOf(alice, message_id)), ['accepted', 'deferred', 'done'])
+})
+
+test('a line that is reported after the fetch is no step: it may have been written after it', async () => {
+  const { alice, bob } = await seed(database, 'late', ['alice', 'bob'])
+  const { message_id } = await alice((scope) => sendMessage(scope, { to: 'bob', content: 'x' }))
+  await bob((scope) => fetchInbox(scope, {}))
+  await bob((scope) => renewLease(scope, { ...LEASE, announced: [message_id] }))
+  assert.deepEqual(namesOf(await stepsOf(alice, message_id)), ['accepted', 'fetched'])
+})
+
+test('a line that is reported again keeps its first time', async () => {
+  const { alice, bob } = await seed(database, 'again', ['alice', 'bob'])
+  const { message_id } = await alice((scope) => sendMessage(scope, { to: 'bob', content: 'x' }))
+  const report = () => bob((scope) => renewLease(scope, { ...LEASE, announced: [message_id] }))
+  await report()
+  const first = await stepsOf(alice, message_id)
+  assert.deepEqual(namesOf(first), ['accepted', 'notified'])
+  await report()
+  assert.deepEqual(await stepsOf(alice, message_id), first)
+})
+
+test('a wait that took the wake and answers with the message notifies; a fetch through no wake does not', async () => {
+  const waiters = createWaiters(DEFAULT_LIMITS)
+  const { alice, bob } = await seed(database, 'wait', ['alice', 'bob'], { bus: createBus(waiters) })
+  const wait = () =>
+    bob((scope) => waitForMessage(scope, waiters, { timeout_seconds: 60 }, new AbortController().signal))
+  const before = await alice((scope) => sendMessage(scope, { to: 'bob', content: 'before', kind: 'report' }))
+  assert.equal((await wait()).message?.content, 'before')
+  assert.deepEqual(namesOf(await stepsOf(alice, before.message_id)), ['accepted', 'fetched'])
+
+  const waiting = wait()
+  while ([...waiters.agentIds()].length === 0) await sleep(5)
+  await sleep(100)
+  const during = await alice((scope) => sendMessage(scope, { to: 'bob', content: 'during', kind: 'report' }))
+  assert.equal((await waiting).message?.content, 'during')
+  const steps = await stepsOf(alice, during.message_id)
+  assert.deepEqual(namesOf(steps), ['accepted', 'notified', 'fetched'])
+  assert.ok((steps[1]?.at ?? '') <= (steps[2]?.at ?? ''))
+})
+
+test('a wait that is woken by one message and answers with another has notified of neither', async () => {
+  const waiters = createWaiters(DEFAULT_LIMITS)
+  const { alice, bob } = await seed(database, 'other', ['alice', 'bob'], { bus: createBus(waiters) })
+  const waiting = bob((scope) => waitForMessage(scope, waiters, { timeout_seconds: 60 }, new AbortController().signal))
+  while ([...waiters.agentIds()].length === 0) await sleep(5)
+  await sleep(100)
+  const silent = { ...alice.scope, bus: createBus(createWaiters(DEFAULT_LIMITS)) }
+  const urgent = await sendMessage(silent, { to: 'bob', content: 'urgent', urgency: 'urgent', kind: 'report' })
+  const normal = await alice((scope) => sendMessage(scope, { to: 'bob', content: 'normal', kind: 'report' }))
+  assert.equal((await waiting).message?.message_id, urgent.message_id)
+  assert.deepEqual(namesOf(await stepsOf(alice, urgent.message_id)), ['accepted', 'fetched'])
+  assert.deepEqual(namesOf(await stepsOf(alice, normal.message_id)), ['accepted'])
+})
+
+test('a send that comes again under its key tells what has become of the message since', async () => {
+  const { alice, bob } = await seed(database, 'replayed', ['alice', 'bob', 'carol'])
+  const send = () =>
+    alice((scope) => sendMessage(scope, { to: 'bob, carol', content: 'x', idempotency_key: 'k', expires_in: 60 }))
+  const first = await send()
+  await bob((scope) => fetchInbox(scope, {}))
+  await bob((scope) => renewLease(scope, { ...LEASE, announced: [] }))
+  const { recipients, replayed, ...same } = await send()
+  assert.deepEqual({ recipients: first.recipients, replayed: false, ...same }, first)
+  assert.equal(replayed, true)
+  assert.deepEqual(
+    recipients.map(({ agent, state, reach }) => [agent, state, reach]),
+    [
+      ['bob', 'open', 'wakeable'],
+      ['carol', 'new', 'offline'],
+    ],
+  )
 })
 
 test('a stranger, a colleague and an unknown id get the same answer', async () => {

@@ -5,8 +5,8 @@ export interface Selection {
   parts: string[]
 }
 
-/** What never touches a database, so that Postgres 15 changes nothing about it; a new folder counts as one that does. */
-const WITHOUT_POSTGRES = /^test\/(?:tidy|runner|scripts|dev)[./]/
+/** What touches no database or starts its own, so that Postgres 15 changes nothing about it; a new folder counts as one that does. */
+const WITHOUT_POSTGRES = /^test\/(?:tidy|runner|scripts|dev|faults)[./]/
 
 export function parseArguments(args: string[]): Selection {
   const unknown = args.find((arg) => arg.startsWith('-') && !['--postgres15', '--kill'].includes(arg))

@@ -133,11 +133,11 @@ async function rotateLog(path: string): Promise<number> {
 
 /** false when the child ended before it took connections. */
 async function becomesReady(child: ChildProcess, folder: string): Promise<boolean> {
-  const deadline = Date.now() + READY_TIMEOUT_MS
+  const deadline = performance.now() + READY_TIMEOUT_MS
   while (!hasEnded(child)) {
     const file = await readPostmasterFile(folder)
     if (file?.pid === child.pid && file?.isReady) return true
-    if (Date.now() > deadline) {
+    if (performance.now() > deadline) {
       child.kill('SIGQUIT')
       throw new StartError(`Postgres was not ready after ${READY_TIMEOUT_MS / 1000} s.`)
     }
@@ -167,14 +167,14 @@ export async function stopPostgres(
 }
 
 async function signalAndWait(pid: number, signal: NodeJS.Signals, timeoutMs: number): Promise<boolean> {
-  const deadline = Date.now() + timeoutMs
+  const deadline = performance.now() + timeoutMs
   try {
     process.kill(pid, signal)
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ESRCH') return true
     throw error
   }
-  while (Date.now() < deadline) {
+  while (performance.now() < deadline) {
     if (!isAlive(pid)) return true
     await sleep(POLL_MS)
   }

@@ -1,7 +1,7 @@
 import type { FastifyPluginAsyncZod } from 'fastify-type-provider-zod'
 import { z } from 'zod'
 import { InboxPeek, peekNew } from '../../domain/inbox.ts'
-import { EndLease, endLease, RenewLease, ReportPresence, renewLease, reportPresence } from '../../domain/presence.ts'
+import { EndLease, endLease, ReportPresence, reportPresence } from '../../domain/presence.ts'
 
 const tags = ['presence']
 const response = { 204: z.null().meta({ description: 'Noted' }) }
@@ -35,15 +35,6 @@ export const presenceRoutes: FastifyPluginAsyncZod = async (app) => {
         return found
       })
       return peek === null ? reply.code(204).send(null) : peek
-    },
-  )
-
-  app.put(
-    '/lease',
-    { schema: { tags, summary: 'My listener lives, and has announced these messages', body: RenewLease, response } },
-    async (request, reply) => {
-      await request.scoped((scope) => renewLease(scope, request.body))
-      return reply.code(204).send(null)
     },
   )
 

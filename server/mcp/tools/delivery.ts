@@ -6,7 +6,7 @@ import {
   UnsentMessage,
   unsendMessage,
 } from '../../domain/delivery.ts'
-import { describeSeconds } from '../lines.ts'
+import { describeExpiry, describeSeconds } from '../lines.ts'
 import { defineTool } from '../tool.ts'
 
 export const unsendTool = defineTool({
@@ -34,10 +34,11 @@ export const messageStatusTool = defineTool({
   annotations: { readOnlyHint: true, destructiveHint: false, idempotentHint: true, openWorldHint: false },
   run: getMessageStatus,
   render({ message_id, from, thread, recipients }, { nowMs }) {
-    const states = recipients.map(({ agent, state, held_until, steps }) => {
+    const states = recipients.map(({ agent, state, held_until, expires_at, steps }) => {
       const times = steps.map(({ step, at }) => `${step} ${describeTime(at)}`).join(', ')
       const held = held_until ? `; wakes them in ${describeSeconds((Date.parse(held_until) - nowMs) / 1000)}` : ''
-      return `${agent}: ${state} (${times})${held}`
+      const expires = expires_at ? `; ${describeExpiry(expires_at, nowMs)}` : ''
+      return `${agent}: ${state} (${times})${held}${expires}`
     })
     return [`${message_id} from ${from}${thread ? `, thread ${thread}` : ''}`, ...states]
   },

@@ -14,7 +14,6 @@ import { describeMessage, describeTraits } from '../lines.ts'
 import { defineTool } from '../tool.ts'
 
 const AgentHere = Agent.pick({ agent: true, reach: true, state: true })
-type AgentHere = z.output<typeof AgentHere>
 
 /**
  * Of the domain's answer: the caller's own name stands in the summary, the evidence for a reach in list_agents. `messages`
@@ -26,6 +25,7 @@ const InboxFacts = Inbox.omit({ agent: true, namespace: true, new: true, again: 
   open_left: z.int().nullable(),
   deferred_left: z.int().nullable(),
   offline_left_out: z.int().nullable(),
+  agents_left_out: z.int().nullable(),
   you: z.enum(['wakeable', 'not wakeable']),
   agents: z.array(AgentHere),
 })
@@ -60,7 +60,7 @@ export const inboxTool = defineTool({
       ...describeLines('open', facts.open, facts.open_left, nowMs),
       ...describeLines('deferred', facts.deferred, facts.deferred_left, nowMs),
       ...facts.settled.map(({ message_id, state }) => `${message_id} ${describeSettled(state)}`),
-      ...describeAgents(facts.agents, facts.offline_left_out),
+      ...describeAgents(facts),
     ]
   },
 })
@@ -91,6 +91,7 @@ function toFacts(inbox: Inbox): InboxFacts {
     open_left: facts.open_left || null,
     deferred_left: facts.deferred_left || null,
     offline_left_out: facts.offline_left_out || null,
+    agents_left_out: facts.agents_left_out || null,
     you: you.reach === 'wakeable' ? 'wakeable' : 'not wakeable',
     agents: agents.map(({ agent, reach, state }) => ({ agent, reach, state })),
   }
@@ -107,8 +108,8 @@ function describeLines(name: string, lines: Inbox['open'], left: number | null, 
   return [`${name}:`, ...shown, ...(left ? [`- ${left} more`] : [])]
 }
 
-function describeAgents(agents: AgentHere[], offlineLeft: number | null): string[] {
+function describeAgents({ agents, offline_left_out: offlineLeft, agents_left_out: left }: InboxFacts): string[] {
   const here = agents.map(({ agent, reach, state }) => `${agent} ${reach}${state === 'busy' ? ' (busy)' : ''}`)
-  const all = [...here, ...(offlineLeft ? [`${offlineLeft} offline`] : [])]
+  const all = [...here, ...(left ? [`${left} more`] : []), ...(offlineLeft ? [`${offlineLeft} offline`] : [])]
   return all.length > 0 ? [`agents: ${all.join(', ')}`] : []
 }

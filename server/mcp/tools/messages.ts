@@ -10,7 +10,7 @@ import {
   SentMessage,
   sendMessage,
 } from '../../domain/messages.ts'
-import { describeReach, describeTraits } from '../lines.ts'
+import { describeExpiry, describeReach, describeTraits } from '../lines.ts'
 import { defineTool, type View } from '../tool.ts'
 
 const ADDS = { readOnlyHint: false, destructiveHint: false, idempotentHint: false, openWorldHint: false }
@@ -18,7 +18,7 @@ const ADDS = { readOnlyHint: false, destructiveHint: false, idempotentHint: fals
 export const sendMessageTool = defineTool({
   name: 'send_message',
   title: 'Send a message',
-  description: 'Sends text to other agents and says how soon each can see it.',
+  description: 'Sends text to other agents; says who sees it how soon.',
   input: SendMessage,
   output: SentMessage,
   annotations: ADDS,
@@ -53,25 +53,31 @@ export const recallTool = defineTool({
 })
 
 /** One recipient stands in the first line; several are grouped by what is known of them. */
-function describeSent({ message_id, replayed, recipients }: SentMessage, { nowMs }: View): string[] {
+function describeSent({ message_id, replayed, expires_at, recipients }: SentMessage, { nowMs }: View): string[] {
   const verb = replayed ? 'Already sent, with the same idempotency key,' : 'Sent'
+  const isPending = recipients.some(({ state }) => state === 'new')
+  const expiry = expires_at && isPending ? `; ${describeExpiry(expires_at, nowMs)}` : ''
   const [only] = recipients
   if (recipients.length === 1 && only)
-    return [`${verb} to ${only.agent} [${message_id}]: ${describeReach(only, nowMs)}`]
+    return [`${verb} to ${only.agent} [${message_id}]: ${describeReach(only, nowMs)}${expiry}`]
   const names = new Map<string, string[]>()
   for (const recipient of recipients) {
     const how = describeReach(recipient, nowMs)
     names.set(how, [...(names.get(how) ?? []), recipient.agent])
   }
   const groups = [...names].map(([how, agents]) => `${agents.join(', ')}: ${how}`)
-  return [`${verb} to ${recipients.length} agents [${message_id}]`, ...groups]
+  return [`${verb} to ${recipients.length} agents [${message_id}]${expiry}`, ...groups]
 }
 
 function describeRecall({ messages, next_offset: next }: Recall, { nowMs }: View): string[] {
   const rest = next === null ? '' : `; offset ${next} shows more`
   const blocks = messages.flatMap((message) => [
-    `${message.from} to ${message.to.join(', ')}: ${describeTraits(message, nowMs).join(', ')}`,
+    `${message.from} to ${listRecipients(message)}: ${describeTraits(message, nowMs).join(', ')}`,
     message.content,
   ])
   return [`${messages.length} message${messages.length === 1 ? '' : 's'}, newest first${rest}`, ...blocks]
+}
+
+function listRecipients({ to, to_left_out: left }: Recall['messages'][number]): string {
+  return left ? `${to.join(', ')} and ${left} more` : to.join(', ')
 }

@@ -12,7 +12,8 @@ const call = (run: (sql: Sql, hash: string, to: string) => unknown) => run as Ca
 /** A call of each function that the API's connection may execute and that takes the hash of a token. */
 export const ENTRIES: Record<string, Call> = {
   resolve_token: call((sql, hash) => sql`select patchcord.resolve_token(${hash}) as answer`),
-  enter: call((sql, hash) => sql`select to_jsonb(patchcord.enter(${hash}, 1, 30, 0.5)) as answer`),
+  enter: call((sql, hash) => sql`select to_jsonb(patchcord.enter(${hash}, 1, ${LIMITS}::text::jsonb)) as answer`),
+  note_refusal: call((sql, hash) => sql`select patchcord.note_refusal(${hash}, ${LIMITS}::text::jsonb) as answer`),
   enter_agent: call((sql, hash) => sql`select patchcord.enter_agent(${hash}) as answer`),
   fetch_inbox: call((sql, hash) => sql`select patchcord.fetch_inbox(${hash}, ${[randomUUID()]}::uuid[]) as answer`),
   fetch_next: call((sql, hash) => sql`select patchcord.fetch_next(${hash}, null, null) as answer`),
@@ -34,8 +35,11 @@ export const ENTRIES: Record<string, Call> = {
   report_presence: call(
     (sql, hash) => sql`select patchcord.report_presence(${hash}, 'busy', 'c', 's', 'm', true) as answer`,
   ),
-  renew_lease: call(
-    (sql, hash) => sql`select patchcord.renew_lease(${hash}, 's', 'c', 'm', 90, ${[]}::uuid[]) as answer`,
+  renew_leases: call(
+    (sql, hash) => sql`
+      select patchcord.renew_leases(
+        jsonb_build_array(jsonb_build_object('hash', ${hash}::text, 'session', 's', 'client', 'c', 'machine', 'm',
+          'announced', '[]'::jsonb, 'waited_seconds', 0)), 90) -> 0 as answer`,
   ),
   end_lease: call((sql, hash) => sql`select patchcord.end_lease(${hash}, 's') as answer`),
 }

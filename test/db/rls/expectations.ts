@@ -83,6 +83,12 @@ export const EXPECTATIONS: Record<string, Record<Operation, string>> = {
     update: '- - - - - - - - - -',
     delete: '- - - - - - - - - -',
   },
+  security_log: {
+    select: '- - - - - - - - - -',
+    insert: '- - - - - - - - - -',
+    update: '- - - - - - - - - -',
+    delete: '- - - - - - - - - -',
+  },
   settings: {
     select: '- - - - - - - - - -',
     insert: '- - - - - - - - - -',
@@ -158,6 +164,12 @@ export function listTargets(world: World): Record<string, Target> {
       `(name, namespace_uuid, agent_uuid) values ('x', ${ns}, ${me})`,
     ),
     pairs: on('pairs', 'true', 'turns = 0', `(low_uuid, high_uuid) values (${me}, ${me})`),
+    security_log: on(
+      'security_log',
+      `token_uuid = '${bob.tokenId}'`,
+      `event = 'token_revoked'`,
+      `(event, agent) values ('agent_created', 'ghost')`,
+    ),
     settings: on('settings', 'true', 'sends_broadcast = false', '(is_only) values (true)'),
   }
 }

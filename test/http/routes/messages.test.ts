@@ -29,8 +29,9 @@ describe('/api/messages', () => {
     const { message_id, sent_at, ...rest } = answer.json
     assert.deepEqual(rest, {
       thread: 'deploy',
+      expires_at: null,
       replayed: false,
-      recipients: [{ agent: 'bob', reach: 'offline', last_seen_at: null, held_until: null }],
+      recipients: [{ agent: 'bob', state: 'new', reach: 'offline', last_seen_at: null, held_until: null }],
     })
     assert.match(sent_at, /^\d{4}-\d\d-\d\dT/)
     const fetched = await call(app, 'POST', '/api/inbox/fetch', { token: bob.token })

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { after, before, describe, test } from 'node:test'
 import { sendMessage } from '../../../server/domain/messages.ts'
+import { createTokenText, revokeToken } from '../../../server/domain/tokens.ts'
 import { call, startTestApp, type TestApp } from '../../helpers/app.ts'
 import { createTestDatabase, type TestDatabase } from '../../helpers/database.ts'
 import { seed } from '../../helpers/seed.ts'
@@ -43,6 +44,32 @@ describe('/api/lease, /api/presence and /api/agents', () => {
       json.recipients[0].steps.map(({ step }: { step: string }) => step),
       ['accepted', 'notified'],
     )
+  })
+
+  test('a lease is refused as every call is: without a token, with one that cannot be, was revoked or is unknown', async () => {
+    const { bob } = await seed(database, 'refused', ['bob'])
+    const put = async (token?: string, body: unknown = LEASE) => {
+      const { status, json, headers } = await call(app, 'PUT', '/api/lease', { token, body })
+      return [status, json?.error?.code, headers.get('www-authenticate')]
+    }
+    assert.deepEqual(await put(), [401, 'token_missing', 'Bearer'])
+    assert.deepEqual(await put('pc_wrong', 'not json'), [401, 'token_rejected', 'Bearer'])
+    assert.deepEqual(await put(createTokenText()), [401, 'token_rejected', 'Bearer'])
+    assert.deepEqual(await put(bob.token), [204, undefined, null])
+    await revokeToken(database.admin, bob.tokenId)
+    assert.deepEqual(await put(bob.token), [403, 'token_revoked', null])
+    const { status } = await call(app, 'PUT', '/api/lease', {
+      token: bob.token,
+      body: { ...LEASE, machine: 'm'.repeat(70_000) },
+    })
+    assert.equal(status, 413)
+  })
+
+  test('lease calls without a valid token count against their address', async (t) => {
+    const own = await startTestApp(database, { limits: { unauthenticatedPerMinute: 2 } })
+    t.after(() => own.close())
+    const put = async () => (await call(own, 'PUT', '/api/lease', { token: createTokenText(), body: LEASE })).status
+    assert.deepEqual([await put(), await put(), await put()], [401, 401, 429])
   })
 
   test('presence says what a session does', async () => {
