@@ -5,10 +5,11 @@ import { describe, type Report, runFaults } from './faults/run.ts'
 import { shrink } from './faults/shrink.ts'
 
 /**
- * `npm run faults -- [--minutes 30] [--seed N] [--agents 8] [--kinds "delays, server killed"] [--no-shrink]`: two servers on
+ * `npm run faults -- [--minutes 30] [--each 150] [--seed N] [--agents 8] [--kinds "delays, server killed"] [--no-shrink]`: two servers on
  * one Postgres, agents with real listeners, MCP clients and calls of the JSON API, all of them real processes and sockets,
  * while faults of every kind overlap. About once a minute everything is healed and comes to rest: every accepted message must
  * be in its inbox exactly once, announced as the listener promises, and its ledger must hold nothing that did not happen.
+ * With `--each` it goes on until every kind has happened so often, in up to four times the minutes.
  * Exit 1 when anything is wrong. The seed decides what is broken, when, and who sends what to whom; how these meet is up to
  * the machine, so a seed repeats the drawing and not each race.
  */
@@ -18,6 +19,7 @@ const WORDS_SHOWN = 30
 interface Arguments {
   seed: number
   minutes: number
+  each: number
   agents: number
   kinds: Kind[]
   isShrinking: boolean
@@ -26,6 +28,7 @@ interface Arguments {
 function readArguments(): Arguments {
   const options = {
     minutes: { type: 'string' },
+    each: { type: 'string' },
     seed: { type: 'string' },
     agents: { type: 'string' },
     kinds: { type: 'string' },
@@ -33,12 +36,14 @@ function readArguments(): Arguments {
   } as const
   const { values } = parseArgs({ options })
   const minutes = Number(values.minutes ?? 30)
+  const each = Number(values.each ?? 0)
   const seed = Number(values.seed ?? Math.floor(Math.random() * 1_000_000))
   const agents = Number(values.agents ?? 8)
   if (!(minutes > 0)) throw new Error('--minutes takes a number above 0, for example --minutes 30')
+  if (!Number.isInteger(each) || each < 0) throw new Error('--each takes a whole number from 0')
   if (!Number.isInteger(seed)) throw new Error('--seed takes a whole number')
   if (!Number.isInteger(agents) || agents < 4) throw new Error('--agents takes a whole number from 4')
-  return { seed, minutes, agents, kinds: readKinds(values.kinds), isShrinking: values['no-shrink'] !== true }
+  return { seed, minutes, each, agents, kinds: readKinds(values.kinds), isShrinking: values['no-shrink'] !== true }
 }
 
 function readKinds(names: string | undefined): Kind[] {

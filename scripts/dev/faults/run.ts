@@ -12,12 +12,16 @@ import { keepFetching, keepLooking, keepSending, type Traffic } from './traffic.
 
 const ROUND_MS = 60_000
 const ROUND_MS_MIN = 10_000
+/** A slow machine gets more time for as many faults. */
+const OVERTIME = 4
 /** A send that has no answer by then, though nothing is broken any more, never gets one. */
 const ANSWERED_MS_MAX = 60_000
 
 export interface RunOptions {
   seed: number
   minutes: number
+  /** And until each kind has happened so often, in up to four times the minutes. */
+  each: number
   agents: number
   kinds: Kind[]
   log(line: string): void
@@ -60,15 +64,17 @@ function createCounts(): Traffic['counts'] {
 }
 
 async function runRounds(stage: Stage, options: RunOptions, report: Report): Promise<void> {
-  const { seed, minutes, kinds, log, stopped } = options
+  const { seed, minutes, each, kinds, log, stopped } = options
   const startedAt = performance.now()
   const elapsedMs = () => performance.now() - startedAt
   const schedule = new Schedule(kinds, stage, seed)
   report.faults = schedule.counts
   report.spentMs = schedule.spentMs
   const play = createPlay(stage, report.counts, seed)
-  while (elapsedMs() < minutes * 60_000 && !isWrong(report.verdict)) {
-    const left = minutes * 60_000 - elapsedMs()
+  const endMs = minutes * 60_000
+  const isEnough = () => [...schedule.counts.values()].every((count) => count >= each) || elapsedMs() > OVERTIME * endMs
+  while ((elapsedMs() < endMs || !isEnough()) && !isWrong(report.verdict)) {
+    const left = endMs - elapsedMs()
     await breakAndHeal(schedule, play, Math.min(ROUND_MS, Math.max(ROUND_MS_MIN, left)), stopped)
     const settleMs = await settle(stage)
     add(report.verdict, await judgeAll(stage))
