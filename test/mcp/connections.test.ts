@@ -57,7 +57,10 @@ describe('an MCP connection, which the server keeps nothing of,', { concurrency:
       for (let count = 0; count < 3; count++) {
         const sent = await sender.call('send_message', { to: 'bob', content: `number ${count}`, kind: 'report' })
         assert.match(sent.text, /^Sent to bob /)
-        assert.match((await receiver.call('wait_for_message', { timeout_seconds: 5 })).text, new RegExp(`number ${count}`))
+        assert.match(
+          (await receiver.call('wait_for_message', { timeout_seconds: 5 })).text,
+          new RegExp(`number ${count}`),
+        )
       }
       assert.ok(asked.filter((url) => url === other.url).length >= 4)
     })
@@ -91,7 +94,11 @@ describe('an MCP connection, which the server keeps nothing of,', { concurrency:
       })
       const status = async () => (await sender.call('message_status', { message_id: sent.facts.message_id })).text
       for (let tries = 0; tries < 500 && !/fetched/.test(await status()); tries++) await sleep(10)
-      assert.match(await status(), /\nbob: open \(accepted [^,]+, fetched [^,]+\)$/, 'the answer that nobody read was made')
+      assert.match(
+        await status(),
+        /\nbob: open \(accepted [^,]+, fetched [^,]+\)$/,
+        'the answer that nobody read was made',
+      )
       const { text } = await client.call('inbox')
       assert.match(text, /\nalice: \d+ s ago, shown \d+ s ago\n<message-[^>]+>\ndo you hear me\?\n/)
     })

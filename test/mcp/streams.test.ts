@@ -71,7 +71,7 @@ describe('an answer of MCP', { concurrency: 4, timeout: 120_000 }, () => {
     t.after(() => client.close())
     const { tools } = await client.sdk.listTools()
     const wait = tools.find(({ name }) => name === 'wait_for_message')
-    const { default: seconds } = wait?.inputSchema.properties?.timeout_seconds as { default: number }
+    const { default: seconds } = (wait?.inputSchema.properties?.timeout_seconds ?? {}) as { default: number }
     assert.ok(seconds <= 50, `${seconds} s by default`)
     const say = (content: string) =>
       sendMessage({ ...alice.scope, bus: app.deps.bus }, { to: 'bob', content, kind: 'report' })
