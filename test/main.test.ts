@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
+import { randomUUID } from 'node:crypto'
 import { once } from 'node:events'
 import { existsSync } from 'node:fs'
 import { writeFile } from 'node:fs/promises'
@@ -7,12 +8,19 @@ import { type AddressInfo, createServer } from 'node:net'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { Clock } from '../scripts/dev/faults/programs.ts'
+import { Network } from '../scripts/dev/faults/proxy.ts'
 import { createTokenText } from '../server/domain/tokens.ts'
 import { createTestDatabase, type TestDatabase } from './helpers/database.ts'
+import { connectMcp } from './helpers/mcp.ts'
 import { createTemporaryFolder } from './helpers/processes.ts'
 import { openDatabaseUrl, type Program, startProgram } from './helpers/program.ts'
+import { seed } from './helpers/seed.ts'
 
 const MAIN = 'dist/server/main.js'
+const HOUR_MS = 3_600_000
+/** Every look at the database that is made again and again has begun by then. */
+const SILENT_MS = 3_000
 
 /** Starts that must fail, with the one sentence that they print. */
 async function assertRefused(env: Record<string, string>, sentence: RegExp): Promise<void> {
@@ -192,6 +200,64 @@ describe('a server on a database of its own', () => {
     assert.equal(settings?.sends_broadcast, false)
     program.child.kill('SIGTERM')
     assert.deepEqual(await program.ended, { code: 0, stdout: program.output.stdout, stderr: '' })
+  })
+
+  test('ends on SIGTERM within ten seconds though its database has fallen silent', async () => {
+    const { bob } = await seed(database, 'silent', ['bob'])
+    const url = new URL(api.url)
+    const place = { host: url.hostname, port: Number(url.port) }
+    const network = new Network(
+      () => [place],
+      () => 0,
+      () => HOUR_MS,
+    )
+    url.port = String(await network.open())
+    const program = startProgram(MAIN, [], { PORT: '0', DATABASE_URL: url.href, LOG_LEVEL: 'silent' })
+    try {
+      const client = await connectMcp({ url: await untilListening(program) }, bob.token)
+      // Whoever waits is looked after every second, by queries which nobody answers from now on.
+      const waiting = client.call('wait_for_message', { timeout_seconds: 60 }).catch(() => undefined)
+      await sleep(1_000)
+      network.silence()
+      await sleep(SILENT_MS)
+      const askedAt = performance.now()
+      program.child.kill('SIGTERM')
+      assert.equal((await program.ended).code, 0)
+      assert.ok(performance.now() - askedAt < 10_500, `${performance.now() - askedAt} ms`)
+      await client.close()
+      await waiting
+    } finally {
+      program.child.kill('SIGKILL')
+      await network.close()
+    }
+  })
+
+  test('ends a wait in time after its clock was set back', async () => {
+    const folder = await createTemporaryFolder()
+    const clock = new Clock(folder.path, 'server')
+    const { bob } = await seed(database, 'set-back', ['bob'])
+    const env = { PORT: '0', DATABASE_URL: api.url, LOG_LEVEL: 'silent', ...clock.environment }
+    const program = startProgram(MAIN, [], env)
+    try {
+      const client = await connectMcp({ url: await untilListening(program) }, bob.token)
+      const began = performance.now()
+      const waiting = client.call('wait_for_message', { timeout_seconds: 5 })
+      await sleep(1_000)
+      clock.set(-HOUR_MS)
+      // A wake whose message somebody else has fetched: the wait begins anew, with what is left of its time.
+      const wake = { id: randomUUID(), toAgentId: bob.agentId, from: 'alice', thread: null }
+      await database.api`select pg_notify('patchcord_wakes', ${JSON.stringify({ from: randomUUID(), wakes: [wake] })})`
+      const { facts } = await waiting
+      const tookMs = performance.now() - began
+      assert.equal(facts.end, 'timeout')
+      assert.ok(tookMs > 4_000 && tookMs < 20_000, `${tookMs} ms`)
+      await client.close()
+      program.child.kill('SIGTERM')
+      assert.equal((await program.ended).code, 0)
+    } finally {
+      program.child.kill('SIGKILL')
+      await folder.remove()
+    }
   })
 
   test('switches the broadcasts of the database on where Supabase Realtime carries the wakes', async () => {

@@ -10,7 +10,13 @@ interface Status {
   message_id: string
   from: string
   thread: string | null
-  recipients: { agent: string; state: string; held_until: string | null; steps: { step: string; at: string }[] }[]
+  recipients: {
+    agent: string
+    state: string
+    held_until: string | null
+    expires_at: string | null
+    steps: { step: string; at: string }[]
+  }[]
 }
 
 export const verb: Verb = {
@@ -24,8 +30,8 @@ How far a message got with each recipient, each step with its time.`,
     const path = `/api/messages/${parseMessageId(id)}/status`
     const status = await callApi<Status>(await findServer(invocation), 'GET', path)
     const thread = status.thread === null ? '' : `, thread ${status.thread}`
-    const lines = status.recipients.flatMap(({ agent, state, held_until: heldUntil, steps }) => [
-      `  ${cleanLabel(agent)}: ${cleanLabel(state)}${heldUntil ? `, held until ${describeTime(heldUntil)}` : ''}`,
+    const lines = status.recipients.flatMap(({ agent, state, held_until: heldUntil, expires_at: expiresAt, steps }) => [
+      `  ${cleanLabel(agent)}: ${cleanLabel(state)}${heldUntil ? `, held until ${describeTime(heldUntil)}` : ''}${expiresAt ? `, expires unread at ${describeTime(expiresAt)}` : ''}`,
       ...steps.map(({ step, at }) => `    ${cleanLabel(step)} ${describeTime(at)} (${describeAge(at)})`),
     ])
     const { output } = invocation

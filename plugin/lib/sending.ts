@@ -1,17 +1,20 @@
 import { callApi, type Server } from './api.ts'
 import { readContent } from './content.ts'
-import { CommandError, EXIT } from './errors.ts'
+import { parseSeconds } from './duration.ts'
+import { CommandError, EXIT, usageError } from './errors.ts'
 import { cleanLabel } from './frame.ts'
 import { type Sent, showGated } from './show.ts'
 import { type Invocation, textOption } from './verb.ts'
 
 /** How many names a hint holds. */
 const NAMES_MAX = 8
+const EXPIRES_SECONDS_MAX = 30 * 86_400
 
 export const SEND_OPTIONS = {
   thread: { type: 'string' },
   kind: { type: 'string' },
   urgency: { type: 'string' },
+  'expires-in': { type: 'string' },
   'idempotency-key': { type: 'string' },
   'online-only': { type: 'boolean' },
 } as const
@@ -19,6 +22,7 @@ export const SEND_OPTIONS = {
 export const SEND_HELP = `  --thread SLUG          the conversation it belongs to
   --kind KIND            message, question, report, heads-up or request
   --urgency URGENCY      fyi, normal or urgent
+  --expires-in TIME      unread by then it is shown to nobody, and you are told: seconds, or 90s, 5m, 2h, 7d
   --idempotency-key KEY  sending again with the same key sends nothing twice
   --online-only          send nothing to who is offline: exit 3`
 
@@ -43,6 +47,7 @@ export async function sendFrom(
     ...pick('thread', textOption(options, 'thread')),
     ...pick('kind', textOption(options, 'kind')),
     ...pick('urgency', textOption(options, 'urgency')),
+    ...readExpiry(textOption(options, 'expires-in')),
     ...pick('idempotency_key', textOption(options, 'idempotency-key')),
   }
   if (options['online-only'] === true) await requireOnline(server, to)
@@ -51,6 +56,13 @@ export async function sendFrom(
   } catch (error) {
     return await showGated(server, output, await nameWhoIsHere(server, error))
   }
+}
+
+function readExpiry(text: string | undefined): { expires_in?: number } {
+  if (text === undefined) return {}
+  const seconds = parseSeconds(text)
+  if (seconds !== null && seconds <= EXPIRES_SECONDS_MAX) return { expires_in: seconds }
+  throw usageError('--expires-in takes seconds, or a number and s, m, h or d, such as 2h; 30d at most.')
 }
 
 function pick(name: string, value: string | undefined): Record<string, string> {

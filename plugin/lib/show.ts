@@ -9,6 +9,7 @@ export interface Message {
   message_id: string
   from: string
   to?: string[]
+  to_left_out?: number
   thread: string | null
   kind: string
   urgency: string
@@ -21,6 +22,7 @@ export interface Message {
 
 export interface Recipient {
   agent: string
+  state: string
   reach: string
   last_seen_at: string | null
   held_until?: string | null
@@ -30,6 +32,7 @@ export interface Sent {
   message_id: string
   thread: string | null
   sent_at: string
+  expires_at: string | null
   replayed: boolean
   recipients: Recipient[]
 }
@@ -39,7 +42,8 @@ const PERSONS_WORDS = new Set(['content', 'preview'])
 /** One line of ours, then the message's text in its frame, and what is missing of it. */
 export function describeMessage(message: Message, namespace: string, frame: Frame, nowMs = Date.now()): string[] {
   const { message_id: id, from, content, content_offset: offset = 0, content_length: length = 0 } = message
-  const to = message.to === undefined ? '' : ` to ${message.to.map((name) => cleanLabel(name)).join(', ')}`
+  const more = message.to_left_out ? ` and ${cleanLabel(message.to_left_out)} more` : ''
+  const to = message.to === undefined ? '' : ` to ${message.to.map((name) => cleanLabel(name)).join(', ')}${more}`
   const end = offset + [...content].length
   const rest =
     end < length
@@ -86,13 +90,15 @@ export function describeReach({ reach, last_seen_at: seenAt, held_until: heldUnt
   return heldUntil ? `${how}; held until ${describeTime(heldUntil)}: too many turns without a person` : how
 }
 
-export function describeSent({ message_id: id, replayed, recipients }: Sent): string[] {
+export function describeSent({ message_id: id, replayed, expires_at: expiresAt, recipients }: Sent): string[] {
   const verb = replayed ? 'Already sent, with the same idempotency key,' : 'Sent'
+  const isPending = recipients.some(({ state }) => state === 'new')
+  const expiry = expiresAt && isPending ? `; expires unread at ${describeTime(expiresAt)}` : ''
   const [only] = recipients
   if (only && recipients.length === 1)
-    return [`${verb} to ${cleanLabel(only.agent)} [${cleanLabel(id)}]: ${describeReach(only)}`]
+    return [`${verb} to ${cleanLabel(only.agent)} [${cleanLabel(id)}]: ${describeReach(only)}${expiry}`]
   const lines = recipients.map((each) => `  ${cleanLabel(each.agent)}: ${describeReach(each)}`)
-  return [`${verb} to ${recipients.length} agents [${cleanLabel(id)}]`, ...lines]
+  return [`${verb} to ${recipients.length} agents [${cleanLabel(id)}]${expiry}`, ...lines]
 }
 
 /** An answer as `--json` may show it: what people wrote stands in the frame (at a terminal as it is), the rest is cleaned. */

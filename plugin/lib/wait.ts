@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { isRecord } from '../../scripts/lib/text.mjs'
 import { callApi, exitOf, type Server } from './api.ts'
+import { parseSeconds } from './duration.ts'
 import { CommandError, usageError } from './errors.ts'
 import { cleanLabel } from './frame.ts'
 import type { Message } from './show.ts'
@@ -11,20 +12,17 @@ import { toOurWords } from './wording.ts'
 const SLICE_SECONDS = 50
 const AGAIN_MS = 1_000
 const PAGES_MAX = 20
-const UNITS: Record<string, number> = { '': 1, s: 1, m: 60, h: 3_600 }
 
 export interface WaitFilter {
   from?: string | undefined
   thread?: string | undefined
 }
 
-/** `90`, `90s`, `5m` or `2h` in milliseconds. */
 export function parseTimeoutMs(text: string | undefined, defaultSeconds: number): number {
   if (text === undefined) return defaultSeconds * 1000
-  const [, count = '', unit = ''] = /^(\d{1,6})([smh]?)$/.exec(text) ?? []
-  const seconds = Number(count) * (UNITS[unit] ?? 0)
-  if (seconds > 0) return seconds * 1000
-  throw usageError('--timeout takes seconds, or a number and s, m or h, such as 5m.')
+  const seconds = parseSeconds(text)
+  if (seconds !== null) return seconds * 1000
+  throw usageError('--timeout takes seconds, or a number and s, m, h or d, such as 5m.')
 }
 
 /**

@@ -20,12 +20,12 @@ interface Page {
 }
 
 /** Of one answer, in either form in which a model may be shown it. Estimates are too high rather than too low. */
-const ANSWER_TOKENS = 9_900
-const HEADER_TOKENS = 250
+export const ANSWER_TOKENS = 9_900
+export const HEADER_TOKENS = 250
 /** New messages get as much as this; SQL takes fewer, but for a first one that is longer. */
-const MESSAGES_TOKENS = 8_700
+export const MESSAGES_TOKENS = 8_700
 /** What stands around each: names, ids, times, the fence. */
-const MESSAGE_TOKENS = 230
+export const MESSAGE_TOKENS = 230
 const LINE_TOKENS = 170
 const SETTLED_TOKENS = 45
 const AGENT_TOKENS = 14
@@ -86,7 +86,8 @@ const sizeOfMessage = ({ content }: { content: string }) => MESSAGE_TOKENS + est
 const sizeOfLine = ({ preview }: { preview: string }) => LINE_TOKENS + estimateTokens(preview)
 const sizeOf = (messages: { content: string }[]) => messages.reduce((sum, each) => sum + sizeOfMessage(each), 0)
 
-function takeWhile<T>(items: T[], max: number, sizeOfItem: (item: T) => number): T[] {
+/** As many items from the first one on as take `max` together. */
+export function takeWhile<T>(items: T[], max: number, sizeOfItem: (item: T) => number): T[] {
   let left = max
   const end = items.findIndex((item) => {
     left -= sizeOfItem(item)

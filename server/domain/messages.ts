@@ -6,11 +6,11 @@ import { attentionLimits, checkAttention } from './attention.ts'
 import { MessageId, MessageState, messageNotFound } from './delivery.ts'
 import { toInboxMessages } from './inbox.ts'
 import { AgentFilter, parseAddresses } from './names.ts'
+import { fitRecalled } from './recall-page.ts'
 import { ThreadSlug } from './threads.ts'
 
 const SHOWN_CHARACTERS = 8_000
 const RECALL_MAX = 50
-const RECALL_CHARACTERS = 30_000
 const OFFSET_MAX = 1_000_000
 const EXPIRES_SECONDS_MAX = 30 * 86_400
 
@@ -79,6 +79,7 @@ export const RecalledMessage = z.object({
   message_id: z.string(),
   from: z.string(),
   to: z.array(z.string()),
+  to_left_out: z.int(),
   thread: z.string().nullable(),
   kind: z.string(),
   urgency: z.string(),
@@ -193,24 +194,16 @@ export async function recallMessages(scope: Scope, input: z.output<typeof Recall
       limit ${limit + 1} offset ${id ? 0 : offset}`,
   )
   if (id && rows.length === 0) throw messageNotFound()
-  const messages = rows.map((row) => ({ ...row, content_offset: start }) as unknown as RecalledMessage)
-  return id ? cutText(messages) : cutPage(messages, limit, offset)
+  const recalled = rows.map((row) => ({ ...row, content_offset: start, to_left_out: 0 }) as unknown as RecalledMessage)
+  const messages = fitRecalled(recalled.slice(0, limit))
+  if (id) return { messages, next_offset: findRest(messages[0] as RecalledMessage) }
+  return { messages, next_offset: messages.length < recalled.length ? offset + messages.length : null }
 }
 
-function cutText(messages: RecalledMessage[]): Recall {
-  const [message] = messages
-  const end = (message?.content_offset ?? 0) + SHOWN_CHARACTERS
-  return { messages, next_offset: message && end < message.content_length ? end : null }
-}
-
-/** As many messages as fit one answer, at least one: a client cuts longer ones off. */
-function cutPage(messages: RecalledMessage[], limit: number, offset: number): Recall {
-  let characters = 0
-  const fitting = messages.slice(0, limit).filter((message, index) => {
-    characters += message.content.length
-    return index === 0 || characters <= RECALL_CHARACTERS
-  })
-  return { messages: fitting, next_offset: fitting.length < messages.length ? offset + fitting.length : null }
+/** Where the text goes on, in characters as Postgres counts them; null: all of it was shown. */
+function findRest({ content, content_offset: start, content_length: length }: RecalledMessage): number | null {
+  const end = start + [...content].length
+  return end < length ? end : null
 }
 
 function toSentMessage(answer: Outcome): SentMessage {

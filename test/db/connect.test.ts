@@ -1,7 +1,9 @@
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { connect, describeTarget, isTransactionPooler } from '../../server/db/connect.ts'
 import { createTestDatabase, type TestDatabase } from '../helpers/database.ts'
+import { openDatabaseUrl } from '../helpers/program.ts'
 
 const PASSWORD = 'not-to-be-shown'
 
@@ -44,6 +46,44 @@ test('a bigint that a number cannot hold is an error, and the connection lives o
     assert.deepEqual([...(await sql`select 9007199254740993::text as big`)], [{ big: '9007199254740993' }])
   } finally {
     await sql.end()
+  }
+})
+
+test('arrays of texts and UUIDs go there and come back, whatever the texts are made of', async () => {
+  const texts = [
+    'plain',
+    '',
+    ' a b ',
+    'a,b',
+    '{c}',
+    '"d"',
+    'back\\slash',
+    '\\"',
+    'two\nlines',
+    'null',
+    'NULL',
+    'é漢🙂',
+    null,
+  ]
+  const ids = ['0190a2b4-0000-7000-8000-000000000001', '0190a2b4-0000-7000-8000-000000000002']
+  const [row] = await database.admin`
+    select ${texts}::text[] as texts, ${ids}::uuid[] as ids, ${[]}::uuid[] as none, cardinality(${texts}::text[]) as count,
+      (select array_agg(text order by place) from unnest(${texts}::text[]) with ordinality as t (text, place)) as each`
+  assert.deepEqual({ ...row }, { texts, ids, none: [], count: texts.length, each: texts })
+})
+
+test('a connection that is lost as soon as it is made rejects its query, and nothing else', {
+  timeout: 30_000,
+}, async () => {
+  // An error that nobody handles would fail this test, too.
+  const proxy = await openDatabaseUrl(database.adminTarget, { isLostWhenReady: true })
+  const sql = connect({ url: proxy.url }, { max: 1, applicationName: 'test-lost' })
+  try {
+    for (let time = 0; time < 3; time++) await assert.rejects(sql`select 1`, /CONNECTION_CLOSED|ECONNRESET/)
+    await sleep(100)
+  } finally {
+    await sql.end({ timeout: 1 })
+    await proxy.close()
   }
 })
 

@@ -45,8 +45,14 @@ export function startProgram(file: string, args: string[], env: Record<string, s
   return { child, output, ended }
 }
 
-/** The target as a URL, which only names TCP: connections are passed on to its Unix socket. `close` it at the end. */
-export async function openDatabaseUrl(target: ConnectionTarget): Promise<{ url: string; close(): Promise<void> }> {
+/**
+ * The target as a URL, which only names TCP: connections are passed on to its Unix socket; with `isLostWhenReady` each one
+ * is cut with the first bytes that the client sends once Postgres is ready for a query. `close` it at the end.
+ */
+export async function openDatabaseUrl(
+  target: ConnectionTarget,
+  { isLostWhenReady = false } = {},
+): Promise<{ url: string; close(): Promise<void> }> {
   if ('url' in target) throw new Error('the target has a URL already')
   const sockets = new Set<Socket>()
   const server = createServer((socket) => {
@@ -54,6 +60,8 @@ export async function openDatabaseUrl(target: ConnectionTarget): Promise<{ url: 
     const inner = connect(
       isSocketFolder ? { path: `${target.host}/.s.PGSQL.${target.port}` } : { host: target.host, port: target.port },
     )
+    if (isLostWhenReady)
+      inner.on('data', (bytes) => void (isReadyForQuery(bytes) && socket.once('data', () => socket.destroy())))
     for (const [from, to] of [
       [socket, inner],
       [inner, socket],
@@ -81,4 +89,9 @@ export async function openDatabaseUrl(target: ConnectionTarget): Promise<{ url: 
       await once(server, 'close')
     },
   }
+}
+
+/** The protocol's last message of a login, and of each query. */
+function isReadyForQuery(bytes: Buffer): boolean {
+  return bytes.subarray(-6).equals(Buffer.from('Z\0\0\0\x05I', 'latin1'))
 }

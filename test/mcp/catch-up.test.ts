@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict'
 import { after, before, describe, test } from 'node:test'
 import { encode } from 'gpt-tokenizer/encoding/o200k_base'
-import { createAgent } from '../../server/domain/agents.ts'
+import { createAgent, listAgents } from '../../server/domain/agents.ts'
 import { settleMessage } from '../../server/domain/delivery.ts'
 import { fetchInbox } from '../../server/domain/inbox.ts'
-import { replyToMessage, sendMessage } from '../../server/domain/messages.ts'
+import { type Recall, recallMessages, replyToMessage, sendMessage } from '../../server/domain/messages.ts'
 import { startTestApp, type TestApp } from '../helpers/app.ts'
 import { createTestDatabase, type TestDatabase } from '../helpers/database.ts'
 import { connectMcp, type McpClient, type ToolResult } from '../helpers/mcp.ts'
@@ -123,7 +123,7 @@ describe('an agent that was away for a week', { timeout: 300_000 }, () => {
   })
 
   test('keeps to the size with everything else in the inbox, too', async () => {
-    const names = Array.from({ length: 150 }, (_, index) => `q7x-${'zvkw9'.repeat(6)}-${index}`)
+    const names = longNames(150)
     const { alice, bob } = await seed(database, 'all', ['alice', 'bob'], LIMITS)
     for (const name of names) await createAgent(database.admin, { namespace: 'all', name })
     const kinds = Object.values(TEXTS).filter((text) => text.trim() !== '')
@@ -217,4 +217,77 @@ describe('an agent that was away for a week', { timeout: 300_000 }, () => {
     const latest = lost.at(-1) as string
     assert.ok(contentsOf(again).includes(latest))
   })
+
+  test('recalls texts of every kind in pages within the size, and no character is missing', async () => {
+    const { bob } = await seed(database, 'recalled', ['alice', 'bob'], LIMITS)
+    const client = await connect(bob)
+    const kinds = Object.values(TEXTS).filter((text) => text.trim() !== '')
+    for (const text of kinds) {
+      const content = [...text.repeat(9)].slice(0, 12_000).join('')
+      await bob((scope) => sendMessage(scope, { to: 'alice', content, kind: 'report', thread: 'a-long-thread-name' }))
+    }
+    const ids: string[] = []
+    for (let offset: number | undefined = 0; offset !== undefined; ) {
+      const page: ToolResult = await client.call('recall', { limit: 50, offset })
+      assertSize(page)
+      ids.push(...page.facts.messages.map(({ message_id }: { message_id: string }) => message_id))
+      offset = page.facts.next_offset
+    }
+    assert.equal(ids.length, kinds.length)
+    assert.equal(new Set(ids).size, kinds.length)
+    for (const [index, message_id] of ids.reverse().entries()) {
+      const parts: string[] = []
+      for (let offset: number | null = 0; offset !== null; ) {
+        assertSize(await client.call('recall', { message_id, offset }))
+        const page: Recall = await bob((scope) => recallMessages(scope, { message_id, offset: offset as number }))
+        parts.push(page.messages[0]?.content as string)
+        offset = page.next_offset
+      }
+      const expected = [...(kinds[index] as string).repeat(9)].slice(0, 12_000).join('')
+      assert.ok(parts.join('') === expected, expected.slice(0, 50))
+    }
+  })
+
+  test('names fifty recipients of a message to hundreds in recall, and counts the rest', async () => {
+    const { alice } = await seed(database, 'crowd', ['alice'], LIMITS)
+    for (const name of longNames(300)) await createAgent(database.admin, { namespace: 'crowd', name })
+    for (let time = 0; time < 8; time++) {
+      await alice((scope) => sendMessage(scope, { to: '*', content: TEXTS.hieroglyphs as string, kind: 'report' }))
+    }
+    const client = await connect(alice)
+    const shown = await client.call('recall', { limit: 50 })
+    assertSize(shown)
+    const { messages } = shown.facts
+    assert.ok(messages.length >= 1)
+    assert.deepEqual([messages[0].to.length, messages[0].to_left_out], [50, 250])
+    assert.match(shown.text, / and 250 more: /)
+  })
+
+  test('lists agents within the size, those first that can be reached soonest, and counts the others', async () => {
+    const names = longNames(400)
+    const { zoe } = await seed(database, 'roster', ['zoe'], LIMITS)
+    for (const name of names) await createAgent(database.admin, { namespace: 'roster', name })
+    // All have told all there is to tell; the last 30 by name a moment ago.
+    await database.admin`
+      insert into patchcord.presence (agent_uuid, namespace_uuid, state, client, session, machine, reported_at)
+      select id, namespace_uuid, 'busy', ${`Q:${'7@x'.repeat(12)}`}, 's', ${`Z+${'9/w'.repeat(12)}`},
+        clock_timestamp() - case when row_number() over (order by name desc) <= 31 then interval '0' else interval '1 hour' end
+      from patchcord.agents where namespace_uuid = ${zoe.namespaceId}`
+    const client = await connect(zoe)
+    const all = await client.call('list_agents', { all: true })
+    assertSize(all)
+    assert.ok(all.facts.agents.length > 30)
+    assert.equal(all.facts.agents.length + all.facts.agents_left_out, names.length + 1)
+    assert.ok(all.facts.agents.some(({ is_you }: { is_you: boolean }) => is_you))
+    const online = all.facts.agents.filter(({ reach }: { reach: string }) => reach === 'online')
+    assert.equal(online.length, 31)
+    assert.match(all.text, new RegExp(`^roster \\| \\d+ listed, ${all.facts.agents_left_out} more do not fit here`))
+    const { agents } = await zoe((scope) => listAgents(scope, { all: true }))
+    assert.equal(agents.length, names.length + 1)
+  })
 })
+
+/** Names as long as names may be, of letters that make no words. */
+function longNames(count: number): string[] {
+  return Array.from({ length: count }, (_, index) => `q7x-${'zvkw9'.repeat(6)}-${index}`)
+}

@@ -42,6 +42,9 @@ describe('the operator at the command line', () => {
       agents.json.map(({ name, tokens }: { name: string; tokens: number }) => [name, tokens]),
       [['backend', 1]],
     )
+    await database.admin`update patchcord.tokens set banned_until = clock_timestamp() + interval '5 minutes'`
+    assert.match((await run('token', 'list', 'acme')).stdout, /^id .* banned_until\n.* \d{4}-\d\d-\d\dT[0-9:.]+Z\n$/)
+    await database.admin`update patchcord.tokens set banned_until = null`
     const tokens = await run('token', 'list', 'acme')
     assert.match(tokens.stdout, /^[0-9a-f-]{36} {2}backend {2}laptop /m)
     const missing = await run('token', 'create', 'nobody@acme')

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { readFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { recordTrust, toTrustId } from '../../scripts/lib/trust.mjs'
 import { call, startTestApp, type TestApp } from '../helpers/app.ts'
 import { createTestDatabase, type TestDatabase } from '../helpers/database.ts'
@@ -145,6 +146,30 @@ describe('the command line', () => {
     const inbox = await run('bob', 'inbox', '--json')
     assert.deepEqual(inbox.json.counts, { new: 1, open: 0, deferred: 0 })
     await clear('bob')
+  })
+
+  test('what was sent with --expires-in says until when it waits, and is shown to nobody after that', async () => {
+    const time = '\\d{4}-\\d\\d-\\d\\dT\\d\\d:\\d\\d:\\d\\d\\.\\d{3}Z'
+    const sent = await run('alice', 'send', 'bob', 'read it today', '--expires-in', '2h')
+    assert.match(sent.stdout, new RegExp(`^Sent to bob \\[.*; expires unread at ${time}\\n$`))
+    const { json } = await run('alice', 'send', 'bob', 'read it now', '--expires-in', '1', '--json')
+    assert.equal(Date.parse(json.expires_at) - Date.parse(json.sent_at), 1_000)
+    const status = await run('alice', 'status', /\[(.*)\]/.exec(sent.stdout)?.[1] ?? '')
+    assert.match(status.stdout, new RegExp(`^  bob: new, expires unread at ${time}$`, 'm'))
+    await sleep(1_100)
+    const inbox = await run('bob', 'inbox', '--json')
+    assert.equal(inbox.json.counts.new, 1)
+    assert.match(inbox.json.new[0].content, /\nread it today\n/)
+    for (const wrong of ['31d', '0', 'soon', '']) {
+      const refused = await run('alice', 'send', 'bob', 'x', `--expires-in=${wrong}`)
+      assert.equal(refused.code, 1)
+      assert.match(
+        refused.stderr,
+        /^patchcord: --expires-in takes seconds, or a number and s, m, h or d, such as 2h; 30d at most\./,
+      )
+    }
+    await clear('bob')
+    await clear('alice')
   })
 
   test('words of others stand in a frame of fresh digits, and nothing in them can close it or move a cursor', async () => {

@@ -72,8 +72,12 @@ function describeSent({ message_id, replayed, expires_at, recipients }: SentMess
 function describeRecall({ messages, next_offset: next }: Recall, { nowMs }: View): string[] {
   const rest = next === null ? '' : `; offset ${next} shows more`
   const blocks = messages.flatMap((message) => [
-    `${message.from} to ${message.to.join(', ')}: ${describeTraits(message, nowMs).join(', ')}`,
+    `${message.from} to ${listRecipients(message)}: ${describeTraits(message, nowMs).join(', ')}`,
     message.content,
   ])
   return [`${messages.length} message${messages.length === 1 ? '' : 's'}, newest first${rest}`, ...blocks]
+}
+
+function listRecipients({ to, to_left_out: left }: Recall['messages'][number]): string {
+  return left ? `${to.join(', ')} and ${left} more` : to.join(', ')
 }
