@@ -29,8 +29,9 @@ async function run(): Promise<void> {
   }
   const files = await listFiles(parts)
   if (files.length === 0) throw new Error('no scenario is selected')
+  // Clients are kept in the cache of the user; scenarios run in namespaces and homes of their own.
   const options = [`--test-reporter=${REPORTER}`, '--test-reporter-destination=stdout']
-  const args = [...process.execArgv, ...options, RUN_FILES, `--silence-ms=${SILENCE_MS_MAX}`, ...files]
+  const args = [...process.execArgv, ...options, RUN_FILES, '--keep-home', `--silence-ms=${SILENCE_MS_MAX}`, ...files]
   const child = spawn(process.execPath, args, {
     cwd: ROOT,
     stdio: 'inherit',

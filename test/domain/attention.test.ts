@@ -35,6 +35,39 @@ test('a gated recipient refuses the whole list; a report and a star do not gate'
   assert.equal((await carol((scope) => fetchInbox(scope, {}))).new.length, 1)
 })
 
+/** Every way to mark a message, but for what the gate is not about: a report and a star. */
+const MARKED = (['fyi', 'normal', 'urgent'] as const).flatMap((urgency) =>
+  (['message', 'question', 'heads-up', 'request', 'report'] as const).map((kind) => ({ urgency, kind })),
+)
+
+test('no mark of a message opens the gate, passes the rate or gets into a full inbox', async () => {
+  const { alice, bob, carol } = await seed(database, 'marks', ['alice', 'bob', 'carol'], {
+    limits: { sendBurst: 100, sendPerSecond: 0.001, newPerRecipientMax: 1, refusalsPerMinuteMax: 10_000 },
+  })
+  const sendMarked = (from: SeededAgent, to: string, mark: (typeof MARKED)[number], index: number) =>
+    from((scope) =>
+      sendMessage(scope, { to, content: 'x', ...mark, thread: 'marks', expires_in: 60, idempotency_key: `k${index}` }),
+    ).then(
+      () => 'sent',
+      (error) => error.code,
+    )
+  for (const [index, mark] of MARKED.entries()) {
+    if (mark.kind === 'report') continue
+    await bob((scope) => sendMessage(scope, { to: 'alice', content: 'read me first', kind: 'report' }))
+    assert.equal(await sendMarked(alice, 'bob', mark, index), 'gated', JSON.stringify(mark))
+  }
+  await send(carol, 'bob')
+  for (const [index, mark] of MARKED.entries()) {
+    assert.equal(await sendMarked(alice, 'bob', mark, index), 'inbox_full', JSON.stringify(mark))
+  }
+  assert.equal((await bob((scope) => fetchInbox(scope, {}))).new.length, 1)
+  while ((await sendMarked(alice, 'bob', { urgency: 'fyi', kind: 'report' }, Math.random())) !== 'rate_limited');
+  await bob((scope) => fetchInbox(scope, {}))
+  for (const [index, mark] of MARKED.entries()) {
+    assert.equal(await sendMarked(alice, 'bob', mark, index), 'rate_limited', JSON.stringify(mark))
+  }
+})
+
 test('the rate is 30 at once; the 31st is told when to come back, and a gated send costs too', async () => {
   const { alice, bob } = await seed(database, 'rate', ['alice', 'bob'])
   await send(bob, 'alice', 'unread')

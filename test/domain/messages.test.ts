@@ -87,6 +87,23 @@ test('a refusal does not use up its idempotency key', async () => {
   assert.equal((await send()).replayed, false)
 })
 
+test('ids that are made within a millisecond differ, on every connection, and sort by their time', async () => {
+  const make = () => database.admin`select patchcord.uuid_v7()::text as id from generate_series(1, 5000)`
+  const rows = (await Promise.all([make(), make(), make(), make()])).flatMap((each) => [...each])
+  const ids = rows.map(({ id }) => id as string)
+  assert.equal(new Set(ids).size, 20_000)
+  // The first 48 bits are the time.
+  const milliseconds = new Set(ids.map((id) => id.slice(0, 13)))
+  assert.ok(milliseconds.size * 10 <= ids.length, `${milliseconds.size} milliseconds`)
+  const { alice } = await seed(database, 'ids', ['alice', 'bob'])
+  const sent: string[] = []
+  for (let count = 0; count < 5; count++) {
+    sent.push((await alice((scope) => sendMessage(scope, { to: 'bob', content: 'x', kind: 'report' }))).message_id)
+    await new Promise((resolve) => setTimeout(resolve, 5))
+  }
+  assert.deepEqual([...sent].sort(), sent)
+})
+
 test('a message to oneself is a deferred note that wakes nobody', async () => {
   const { alice } = await seed(database, 'note', ['alice'])
   const sent = await alice((scope) => sendMessage(scope, { to: 'alice', content: 'remember' }))

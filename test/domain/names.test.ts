@@ -3,7 +3,7 @@ import { after, before, test } from 'node:test'
 import { createAgent } from '../../server/domain/agents.ts'
 import { sendMessage } from '../../server/domain/messages.ts'
 import { createNamespace } from '../../server/domain/namespaces.ts'
-import { listRecentRevocations } from '../../server/domain/tokens.ts'
+import { hashToken, listRecentRevocations, resolveToken } from '../../server/domain/tokens.ts'
 import { createTestDatabase, type TestDatabase } from '../helpers/database.ts'
 import { type SeededAgent, seed } from '../helpers/seed.ts'
 
@@ -38,6 +38,24 @@ test('a name that was given up is nobody else’s, new or renamed, while message
   await database.admin`delete from patchcord.message_bodies where id = ${id}`
   await rename(carol, 'alice')
   await create('kept', 'bob')
+})
+
+test('of many who take one name at once exactly one has it; the others hear so, and overwrite nothing', async () => {
+  const { alice } = await seed(database, 'taking', ['alice'])
+  const { token } = alice
+  const taken = await Promise.allSettled(Array.from({ length: 20 }, () => create('taking', 'bob')))
+  const codes = taken.map((each) => (each.status === 'fulfilled' ? 'created' : each.reason.code)).sort()
+  assert.deepEqual(codes, [...Array.from({ length: 19 }, () => 'conflict'), 'created'])
+  const names = ['alice', 'alice', 'carol', 'carol', 'carol']
+  await Promise.allSettled(names.map((name) => create('taking', name)))
+  const rows = await database.admin`
+    select name, id from patchcord.agents where namespace_uuid = ${alice.namespaceId} order by name`
+  assert.deepEqual(
+    rows.map(({ name }) => name),
+    ['alice', 'bob', 'carol'],
+  )
+  assert.equal(rows[0]?.id, alice.agentId)
+  assert.equal((await resolveToken(database.api, hashToken(token))).agentId, alice.agentId)
 })
 
 test('a name that was given up is free at once where no message carries it', async () => {

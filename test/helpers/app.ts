@@ -28,6 +28,8 @@ export interface TestAppOptions {
   signer?: null
   logLevel?: string
   timeouts?: Timeouts
+  /** The one of a server that was closed, for one that comes back. */
+  port?: number
 }
 
 /**
@@ -52,7 +54,7 @@ export async function startTestApp(
   const deps: AppDeps = { config, sql: database.api, bus, waiters, hub, signer, logger, version: '0.0.0-test' }
   if (options.timeouts) deps.timeouts = options.timeouts
   const app = await buildApp(deps)
-  await app.listen({ host: '127.0.0.1', port: 0 })
+  await app.listen({ host: '127.0.0.1', port: options.port ?? 0 })
   const { port } = app.server.address() as AddressInfo
   return {
     url: `http://127.0.0.1:${port}`,

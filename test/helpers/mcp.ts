@@ -25,20 +25,24 @@ export interface McpClient {
 
 export interface CallOptions {
   signal?: AbortSignal
+  /** When the client gives up, in ms. */
+  timeout?: number
   onprogress?: (progress: { progress: number }) => void
 }
 
-/** A connected client of one kind. It has listed the tools, so it checks every structured answer against their schemas. */
+/**
+ * A connected client of one kind. It has listed the tools, so it checks every structured answer against their schemas.
+ * `fetch` makes its requests.
+ */
 export async function connectMcp(
   app: { url: string },
   token: string,
   kind: ClientKind = 'v2 auto',
+  fetch: typeof globalThis.fetch = globalThis.fetch,
 ): Promise<McpClient> {
   const url = new URL('/mcp', app.url)
-  const options = { requestInit: { headers: { authorization: `Bearer ${token}` } } }
-  const info = { name: 'test', version: '1.0.0' }
-  const sdk =
-    kind === 'v1' ? new FirstClient(info) : new ModernClient(info, { versionNegotiation: { mode: modeOf(kind) } })
+  const options = { fetch, requestInit: { headers: { authorization: `Bearer ${token}` } } }
+  const sdk = createClient(kind)
   const transport = kind === 'v1' ? new FirstTransport(url, options) : new ModernTransport(url, options)
   await (sdk as ModernClient).connect(transport as ModernTransport)
   await sdk.listTools()
@@ -47,6 +51,11 @@ export async function connectMcp(
     call: async (name, args = {}, more = {}) => toToolResult(await callWith(sdk, name, args, more)),
     close: () => sdk.close(),
   }
+}
+
+export function createClient(kind: ClientKind): FirstClient | ModernClient {
+  const info = { name: 'test', version: '1.0.0' }
+  return kind === 'v1' ? new FirstClient(info) : new ModernClient(info, { versionNegotiation: { mode: modeOf(kind) } })
 }
 
 function modeOf(kind: ClientKind): 'legacy' | 'auto' | { pin: string } {

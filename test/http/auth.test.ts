@@ -104,6 +104,27 @@ describe('authentication', () => {
     }
   })
 
+  test('every call needs a token, also from this machine, and whatever a proxy says of an address', async () => {
+    const { paths } = (await call(app, 'GET', '/openapi.json')).json as { paths: Record<string, object> }
+    const calls = Object.entries(paths).flatMap(([path, methods]) =>
+      Object.keys(methods).map((method) => [method.toUpperCase(), path.replace('{id}', createTokenText())] as const),
+    )
+    const guarded = [...calls, ['POST', '/mcp'], ['GET', '/mcp/bearer']].filter(([, path]) => path !== '/health')
+    assert.ok(guarded.length > 15)
+    const addresses = [
+      {},
+      { 'x-forwarded-for': '127.0.0.1' },
+      { 'x-real-ip': '::1', 'x-forwarded-host': 'localhost', forwarded: 'for=127.0.0.1;host=localhost' },
+      { host: 'localhost', 'x-forwarded-for': '127.0.0.1, 127.0.0.1', 'cf-connecting-ip': '127.0.0.1' },
+    ]
+    for (const [method, path] of guarded as [string, string][]) {
+      for (const headers of addresses) {
+        const answer = await call(app, method, path, { headers })
+        assert.deepEqual([answer.status, answer.json], [401, MISSING], `${method} ${path}`)
+      }
+    }
+  })
+
   test('both tokens of one agent are the same agent', async () => {
     const { alice } = await seed(database, 'two', ['alice'])
     const second = await issueToken(database.admin, { namespace: 'two', agent: 'alice', label: 'laptop' })

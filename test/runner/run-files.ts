@@ -4,18 +4,23 @@ import { pathToFileURL } from 'node:url'
 import { setNativeDir, stopCluster } from '../helpers/cluster.ts'
 import { installPostgres15 } from '../helpers/postgres15.ts'
 import { parsePatience, summarizeAtExit, watchHandles, watchSilence } from './ending.ts'
+import { isolateHome } from './home.ts'
 import { tally } from './tally.ts'
 
-/** `[--postgres15] [--grace-ms=N] [--silence-ms=N] file …`: the process in which all test files run; started by test/run.ts. */
+/** `[--postgres15] [--keep-home] [--grace-ms=N] [--silence-ms=N] file …`: the process in which all test files run; started by test/run.ts. */
 async function runFiles(args: string[]): Promise<void> {
   summarizeAtExit(tally)
   const patience = parsePatience(args)
   watchSilence(tally, patience)
   for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => void interrupt())
   if (args.includes('--postgres15')) setNativeDir(await installPostgres15())
+  const home = args.includes('--keep-home') ? null : await isolateHome()
   declareFiles(args.filter((arg) => !arg.startsWith('--')))
   test('the shared Postgres stops', async () => {
     await stopCluster()
+    for (const file of (await home?.listFiles()) ?? []) {
+      tally.failures.push({ file: 'test/run.ts', name: `a test wrote into the home of its user: ${file}` })
+    }
     watchHandles(tally, patience)
   })
 }

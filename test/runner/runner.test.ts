@@ -1,5 +1,8 @@
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
+import { mkdtemp, readdir, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { parseArguments, selectFiles } from './select.ts'
@@ -15,11 +18,13 @@ interface Outcome {
 }
 
 /** Runs fixtures as test/run.ts runs test files. */
-function runFixtures(...filesAndOptions: string[]): Promise<Outcome> {
+function runFixtures(...all: (string | { env: NodeJS.ProcessEnv })[]): Promise<Outcome> {
+  const filesAndOptions = all.filter((one) => typeof one === 'string')
+  const [{ env } = {}] = all.filter((one) => typeof one !== 'string')
   const args = ['--import', 'tsx', `--test-reporter=${REPORTER}`, '--test-reporter-destination=stdout']
   args.push(`${ROOT}test/runner/run-files.ts`, ...filesAndOptions)
   return new Promise((resolve) => {
-    const child = execFile(process.execPath, args, { cwd: ROOT, timeout: RUN_MS_MAX }, (_error, stdout, stderr) =>
+    const child = execFile(process.execPath, args, { cwd: ROOT, env, timeout: RUN_MS_MAX }, (_error, stdout, stderr) =>
       resolve({ code: child.exitCode ?? -1, output: stdout + stderr }),
     )
   })
@@ -45,6 +50,17 @@ describe('a run of test files', () => {
     assert.equal(code, 1)
     assert.match(output, /planted at import/)
     assert.match(output, /✔ has no hooks/)
+  })
+
+  test('has a HOME of its own, knows no token of its user, and fails when something is written there', async () => {
+    const home = await mkdtemp(join(tmpdir(), 'patchcord-home-'))
+    const env = { PATH: process.env.PATH, HOME: home, XDG_CONFIG_HOME: home, PATCHCORD_TOKEN: 'mine' }
+    const { code, output } = await runFixtures({ env }, 'test/fixtures/runner/writes-home.ts')
+    assert.equal(code, 1)
+    assert.match(output, /✔ writes a file/)
+    assert.match(output, /✖ test\/run\.ts › a test wrote into the home of its user: \S*trusted\.json\n/)
+    assert.deepEqual(await readdir(home), [])
+    await rm(home, { recursive: true })
   })
 
   test('fails when no test ran', async () => {
