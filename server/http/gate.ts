@@ -4,7 +4,10 @@ import type { PatchcordError } from '../errors.ts'
 import { toErrorBody, toErrorHeaders } from './errors.ts'
 
 export interface GateLimits {
-  /** A refusal comes this late, and nothing more is read of its connection meanwhile: a flood that waits for answers is slow. */
+  /**
+   * A refusal comes this late, give or take half of it for those that came together, and nothing more is read of its connection
+   * meanwhile: a flood that waits for answers is slow.
+   */
   delayMs: number
   /** Refusals that are held back at once. Whoever comes beyond them is cut off without an answer. */
   heldMax: number
@@ -39,7 +42,7 @@ export function createGate(foresee: (request: IncomingMessage) => PatchcordError
       socket?.resume()
       sendRefusal(req, response, error)
     }
-    held.set(response, setTimeout(answer, limits.delayMs))
+    held.set(response, setTimeout(answer, limits.delayMs * (0.5 + Math.random())))
   }
 
   return {
