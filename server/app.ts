@@ -1,10 +1,11 @@
-import type { Server } from 'node:http'
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import Fastify, { type FastifyBaseLogger, type FastifyInstance, LogController } from 'fastify'
 import { serializerCompiler, validatorCompiler } from 'fastify-type-provider-zod'
 import type { Logger } from 'pino'
 import type { Config } from './config.ts'
 import type { Sql } from './db/connect.ts'
 import type { Scope } from './db/scope.ts'
+import { createTurns } from './db/turns.ts'
 import { createLeaseBatch } from './domain/lease.ts'
 import { createRealtimeSource } from './domain/realtime.ts'
 import type { TicketSigner } from './domain/tickets.ts'
@@ -12,6 +13,7 @@ import { PatchcordError } from './errors.ts'
 import { bodyBytesMax } from './http/address-limit.ts'
 import { createAdmission, createAuthenticator, requireToken } from './http/auth.ts'
 import { answerClientError, answerErrors, sendError } from './http/errors.ts'
+import { closeIfUnread, createGate, type Gate } from './http/gate.ts'
 import { checkGuards, createGuards, type Guards } from './http/guards.ts'
 import { type HealthOptions, serveHealth } from './http/health.ts'
 import { serveOpenapi } from './http/openapi.ts'
@@ -50,8 +52,11 @@ export interface Timeouts {
   checkMs: number
 }
 const TIMEOUTS: Timeouts = { headersMs: 10_000, requestMs: 30_000, checkMs: 2_000 }
+/** Longer than the proxies keep theirs, which would else send into a connection that is closing. */
+const KEEP_ALIVE_MS = 72_000
 /** Room for 10,000 listeners, each with a WebSocket and now and then a request. */
 export const CONNECTIONS_MAX = 25_000
+const NEEDS_TOKEN = /^\/(?:api|mcp)(?:[/?]|$)/
 const RESTART_SECONDS = 2
 
 /**
@@ -60,12 +65,14 @@ const RESTART_SECONDS = 2
  */
 export async function buildApp(deps: AppDeps): Promise<FastifyInstance> {
   const { config, sql, waiters, logger: log, version } = deps
-  const app = createApp(deps)
+  const turns = createTurns()
+  const { admit, foresee } = createAdmission(config.limits)
+  const gate = createGate((request) => (NEEDS_TOKEN.test(request.url ?? '') ? foresee(request) : null))
+  const app = createApp(deps, gate)
   const guards = createGuards(config.publicUrl, [config.host])
-  const admit = createAdmission(config.limits)
-  const authenticate = createAuthenticator({ sql, admit })
+  const authenticate = createAuthenticator({ sql, admit, turns })
   const leases = createLeaseBatch(sql)
-  const scopeFor = (tokenHash: string): Scope => ({ sql, tokenHash, limits: config.limits, bus: deps.bus })
+  const scopeFor = (tokenHash: string): Scope => ({ sql, tokenHash, limits: config.limits, bus: deps.bus, turns })
 
   answerErrors(app)
   closeInOrder(app, deps, guards)
@@ -99,13 +106,12 @@ export async function buildApp(deps: AppDeps): Promise<FastifyInstance> {
   return app
 }
 
-function createApp({ config, logger, timeouts = TIMEOUTS }: AppDeps): FastifyInstance {
+function createApp({ config, logger, timeouts = TIMEOUTS }: AppDeps, gate: Gate): FastifyInstance {
   const app = Fastify({
     loggerInstance: logger as FastifyBaseLogger,
     logController: new LogController({ disableRequestLogging: true }),
     bodyLimit: bodyBytesMax(config.limits.bodyCharactersMax),
-    requestTimeout: timeouts.requestMs,
-    http: { headersTimeout: timeouts.headersMs, connectionsCheckingInterval: timeouts.checkMs },
+    serverFactory: (handler) => createGatedServer(gate, handler, timeouts),
     return503OnClosing: false,
     clientErrorHandler: answerClientError,
     frameworkErrors: (error, request, reply) => void sendError(error, request, reply),
@@ -115,14 +121,29 @@ function createApp({ config, logger, timeouts = TIMEOUTS }: AppDeps): FastifyIns
   app.server.maxConnections = CONNECTIONS_MAX
   app.setValidatorCompiler(validatorCompiler)
   app.setSerializerCompiler(serializerCompiler)
-  app.addHook('onSend', async (_request, reply) => {
-    reply.headers({ 'cache-control': 'no-store', 'x-content-type-options': 'nosniff' })
+  app.addHook('onSend', async ({ raw }, reply) => {
+    reply.headers({ 'cache-control': 'no-store', 'x-content-type-options': 'nosniff', ...closeIfUnread(raw) })
   })
+  app.addHook('preClose', async () => gate.close())
   app.addHook('onResponse', async (request, reply) => {
     const { statusCode: status, elapsedTime } = reply
     request.log.debug({ req: request.raw, status, milliseconds: Math.round(elapsedTime) }, 'request answered')
   })
   return app
+}
+
+function createGatedServer(
+  gate: Gate,
+  handler: (request: IncomingMessage, response: ServerResponse) => void,
+  { requestMs, headersMs, checkMs }: Timeouts,
+): Server {
+  const options = { requestTimeout: requestMs, headersTimeout: headersMs, connectionsCheckingInterval: checkMs }
+  const server = createServer(options, (request, response) => {
+    if (!gate.refuses(request, response)) handler(request, response)
+  })
+  server.keepAliveTimeout = KEEP_ALIVE_MS
+  gate.watch(server)
+  return server
 }
 
 /** Waiters first: their answers are written while connections still live. Then WebSockets, then the rest drains. */

@@ -3,6 +3,7 @@ import { PatchcordError } from '../errors.ts'
 import type { Wake, WakeBus } from '../wakes/bus.ts'
 import type { Sql, TransactionSql } from './connect.ts'
 import { isConnectionLost, translateDatabaseError } from './errors.ts'
+import type { Turns } from './turns.ts'
 
 /** Who a token is. Ids are UUIDs; `agent` and `namespace` are the names that people see. */
 export interface Identity {
@@ -23,6 +24,8 @@ export interface Scope {
   tokenHash: string
   limits: Limits
   bus: WakeBus
+  /** Shares the database out among tokens; without it everything runs at once. */
+  turns?: Turns
 }
 
 /** What every entry function answers: an outcome, and what belongs to it. */
@@ -82,7 +85,7 @@ function toIsoTime(text: string | null | undefined): string {
  * token that may not enter. `call` returns rows with one jsonb column named `answer`.
  */
 export async function callEntry(scope: Scope, call: (sql: Sql) => Promise<{ answer: unknown }[]>): Promise<Outcome> {
-  const rows = await reach(() => call(scope.sql))
+  const rows = await inTurn(scope, () => reach(() => call(scope.sql)))
   const outcome = rows[0]?.answer as Outcome
   checkEntrance(outcome)
   if (outcome.wakes) scope.bus.publish(outcome.wakes)
@@ -91,6 +94,14 @@ export async function callEntry(scope: Scope, call: (sql: Sql) => Promise<{ answ
 
 /** A transaction that goes on under RLS as the agent of the token: for reads that need no function of their own. */
 export async function asAgent<T>(scope: Scope, work: (sql: TransactionSql, me: Identity) => Promise<T>): Promise<T> {
+  return await inTurn(scope, () => enterAgent(scope, work))
+}
+
+async function inTurn<T>({ turns, tokenHash }: Scope, work: () => Promise<T>): Promise<T> {
+  return turns ? await turns(tokenHash, work) : await work()
+}
+
+async function enterAgent<T>(scope: Scope, work: (sql: TransactionSql, me: Identity) => Promise<T>): Promise<T> {
   return (await reach(() =>
     scope.sql.begin(async (sql) => {
       try {

@@ -15,6 +15,8 @@ export function bodyBytesMax(bodyCharactersMax: number): number {
 export interface AddressLimiter {
   /** Counts one request. Seconds until the address may come again, or null while it is within its limit. */
   hit(address: string): number | null
+  /** Whether the next request will be over the limit. */
+  isSpent(address: string): boolean
 }
 
 /** So many requests of an address in a minute that starts with its first one; `now` is in milliseconds. */
@@ -33,6 +35,10 @@ export function createAddressLimiter(perMinute: number, now: () => number = () =
       }
       window.count++
       return window.count <= perMinute ? null : Math.max(1, Math.ceil((window.since + WINDOW_MS - at) / 1000))
+    },
+    isSpent(address) {
+      const window = windows.get(groupAddress(address))
+      return window !== undefined && window.count >= perMinute && now() - window.since < WINDOW_MS
     },
   }
 }

@@ -2,6 +2,7 @@ import type { IncomingHttpHeaders, IncomingMessage } from 'node:http'
 import type { FastifyInstance } from 'fastify'
 import type { Sql } from '../db/connect.ts'
 import type { Identity, Scope } from '../db/scope.ts'
+import type { Turns } from '../db/turns.ts'
 import { hashToken, isTokenText, resolveToken } from '../domain/tokens.ts'
 import { type ErrorCode, PatchcordError } from '../errors.ts'
 import { createAddressLimiter } from './address-limit.ts'
@@ -31,56 +32,124 @@ const NO_VALID_TOKEN: ReadonlySet<ErrorCode> = new Set([
   'agent_gone',
 ])
 
+/** A ban and a token that is none are remembered for so long; what is revoked may be restored, and is asked for each time. */
+const REMEMBERED: ReadonlySet<ErrorCode> = new Set(['rate_limited', 'token_rejected'])
+const REFUSAL_MS = 1_000
+const REFUSALS_MAX = 10_000
+
 /** Runs `work` with the hash of a request's token; what it throws of a token counts as a request without a valid one. */
 export type Admit = <T>(
   request: Pick<IncomingMessage, 'headers' | 'socket'>,
   work: (tokenHash: string) => Promise<T>,
 ) => Promise<T>
 
+export interface Admission {
+  admit: Admit
+  /** What a request will be refused with, where that is known without the database: the token is banned, or none and the address over its limit. */
+  foresee(request: Pick<IncomingMessage, 'headers' | 'socket'>): PatchcordError | null
+}
+
 /**
  * Requests without a valid token are counted by the address of their socket (never X-Forwarded-For, which anybody can
  * write): past the limit they are answered 429, valid ones go on.
  */
-export function createAdmission(options: { unauthenticatedPerMinute: number }): Admit {
+export function createAdmission(options: { unauthenticatedPerMinute: number }): Admission {
   const limiter = createAddressLimiter(options.unauthenticatedPerMinute)
-  return async ({ headers, socket }, work) => {
-    try {
-      return await work(hashToken(readToken(headers)))
-    } catch (error) {
-      if (!(error instanceof PatchcordError) || !NO_VALID_TOKEN.has(error.code)) throw error
-      const retryAfterSeconds = limiter.hit(socket.remoteAddress ?? '')
-      if (retryAfterSeconds === null) throw error
-      throw new PatchcordError('rate_limited', 'Too many requests without a valid token from this address.', {
-        hint: `${error.message} Correct it, then try again.`,
-        retryAfterSeconds,
-      })
-    }
+  const known = createRefusals()
+
+  function count(error: PatchcordError, { socket }: Pick<IncomingMessage, 'socket'>): PatchcordError {
+    if (!NO_VALID_TOKEN.has(error.code)) return error
+    const retryAfterSeconds = limiter.hit(socket.remoteAddress ?? '')
+    return retryAfterSeconds === null ? error : tooMany(error, retryAfterSeconds)
   }
+
+  return {
+    async admit(request, work) {
+      const token = readToken(request.headers)
+      if (token instanceof PatchcordError) throw count(token, request)
+      const tokenHash = hashToken(token)
+      const refusal = known.find(tokenHash)
+      if (refusal) throw count(refusal, request)
+      try {
+        return await work(tokenHash)
+      } catch (error) {
+        if (!(error instanceof PatchcordError)) throw error
+        known.note(tokenHash, error)
+        throw count(error, request)
+      }
+    },
+    foresee(request) {
+      const token = readToken(request.headers)
+      const error = token instanceof PatchcordError ? token : known.find(hashToken(token))
+      if (!error) return null
+      const isBan = !NO_VALID_TOKEN.has(error.code)
+      return isBan || limiter.isSpent(request.socket.remoteAddress ?? '') ? count(error, request) : null
+    },
+  }
+}
+
+/** Tokens that were refused a moment ago, by hash: they are refused again without a look at the database. */
+function createRefusals() {
+  const refusals = new Map<string, { error: PatchcordError; until: number }>()
+  return {
+    note(tokenHash: string, error: PatchcordError): void {
+      if (!REMEMBERED.has(error.code)) return
+      refusals.delete(tokenHash)
+      refusals.set(tokenHash, { error, until: performance.now() + REFUSAL_MS })
+      for (const oldest of refusals.keys()) {
+        if (refusals.size <= REFUSALS_MAX) break
+        refusals.delete(oldest)
+      }
+    },
+    find(tokenHash: string): PatchcordError | null {
+      const refusal = refusals.get(tokenHash)
+      if (!refusal) return null
+      if (performance.now() < refusal.until) return refusal.error
+      refusals.delete(tokenHash)
+      return null
+    },
+  }
+}
+
+let lastTooMany: { key: string; error: PatchcordError } | null = null
+
+/** The last one is kept: with its stack, an error is the most expensive part of a refusal. */
+function tooMany({ message }: PatchcordError, retryAfterSeconds: number): PatchcordError {
+  const key = `${retryAfterSeconds} ${message}`
+  if (lastTooMany?.key === key) return lastTooMany.error
+  const error = new PatchcordError('rate_limited', 'Too many requests without a valid token from this address.', {
+    hint: `${message} Correct it, then try again.`,
+    retryAfterSeconds,
+  })
+  lastTooMany = { key, error }
+  return error
 }
 
 /** The bearer token of a request as its caller. */
-export function createAuthenticator(options: { sql: Sql; admit: Admit }): Authenticate {
+export function createAuthenticator({ sql, admit, turns }: { sql: Sql; admit: Admit; turns: Turns }): Authenticate {
   return (request) =>
-    options.admit(request, async (tokenHash) => ({ identity: await resolveToken(options.sql, tokenHash), tokenHash }))
+    admit(request, async (tokenHash) => {
+      const identity = await turns(tokenHash, () => resolveToken(sql, tokenHash))
+      return { identity, tokenHash }
+    })
 }
 
-function readToken(headers: IncomingHttpHeaders): string {
-  const { authorization = '' } = headers
+const MISSING = new PatchcordError('token_missing', 'This call needs an agent token.', {
+  hint: 'Send the header "Authorization: Bearer pc_…".',
+})
+const PLACEHOLDER = new PatchcordError('token_rejected', 'The token is a placeholder that was not expanded.', {
+  hint: 'Set the environment variable that .mcp.json names before the client starts.',
+})
+const MALFORMED = new PatchcordError('token_rejected', 'The token is not valid or has expired.', {
+  hint: 'Ask for a new token and put it into .mcp.json.',
+})
+
+/** What may be a token, or why it cannot be one. */
+function readToken({ authorization = '' }: IncomingHttpHeaders): string | PatchcordError {
   const text = /^bearer +(.*)$/i.exec(authorization)?.[1]?.trim()
-  if (!text) {
-    throw new PatchcordError('token_missing', 'This call needs an agent token.', {
-      hint: 'Send the header "Authorization: Bearer pc_…".',
-    })
-  }
+  if (!text) return MISSING
   if (isTokenText(text)) return text
-  if (/^\$\{|^\$\w+$/.test(text)) {
-    throw new PatchcordError('token_rejected', 'The token is a placeholder that was not expanded.', {
-      hint: 'Set the environment variable that .mcp.json names before the client starts.',
-    })
-  }
-  throw new PatchcordError('token_rejected', 'The token is not valid or has expired.', {
-    hint: 'Ask for a new token and put it into .mcp.json.',
-  })
+  return /^\$\{|^\$\w+$/.test(text) ? PLACEHOLDER : MALFORMED
 }
 
 /** Every route of the app needs a token and gets `request.scoped`; authentication comes before the body is read. */
