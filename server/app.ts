@@ -26,7 +26,7 @@ import { presenceRoutes } from './http/routes/presence.ts'
 import { ticketRoutes } from './http/routes/tickets.ts'
 import { tokenRoutes } from './http/routes/tokens.ts'
 import { mcpEndpoint } from './mcp/endpoint.ts'
-import { attachRealtime, REALTIME_PATH } from './realtime/endpoint.ts'
+import { attachRealtime, REALTIME_PATH, type RealtimeOptions } from './realtime/endpoint.ts'
 import type { Hub } from './realtime/hub.ts'
 import type { WakeBus } from './wakes/bus.ts'
 import type { Waiters } from './wakes/waiters.ts'
@@ -75,7 +75,7 @@ export async function buildApp(deps: AppDeps): Promise<FastifyInstance> {
   const scopeFor = (tokenHash: string): Scope => ({ sql, tokenHash, limits: config.limits, bus: deps.bus, turns })
 
   answerErrors(app)
-  closeInOrder(app, deps, guards)
+  closeInOrder(app, deps, { ...guards, onHandshake: gate.heard })
   app.addHook('preClose', () => leases.close())
   app.addHook('onRequest', async (request) => checkGuards(guards, request.raw))
   await serveOpenapi(app, { version, publicUrl: config.publicUrl })
@@ -147,7 +147,11 @@ function createGatedServer(
 }
 
 /** Waiters first: their answers are written while connections still live. Then WebSockets, then the rest drains. */
-function closeInOrder(app: FastifyInstance, deps: AppDeps, guards: Guards): void {
+function closeInOrder(
+  app: FastifyInstance,
+  deps: AppDeps,
+  guards: Guards & Pick<RealtimeOptions, 'onHandshake'>,
+): void {
   const { waiters, hub, signer, config, logger: log } = deps
   const source = createRealtimeSource(deps.sql)
   const realtime =

@@ -1,5 +1,5 @@
 import type { IncomingMessage, Server, ServerResponse } from 'node:http'
-import type { Socket } from 'node:net'
+import type { Duplex } from 'node:stream'
 import type { PatchcordError } from '../errors.ts'
 import { toErrorBody, toErrorHeaders } from './errors.ts'
 
@@ -24,6 +24,11 @@ export interface Gate {
   refuses(request: IncomingMessage, response: ServerResponse): boolean
   /** Knows the server's connections, and lets go of silent ones when there are too many. */
   watch(server: Server): void
+  /**
+   * A connection that has become a WebSocket. Told by whoever has made it one: a listener for `upgrade` of our own would take
+   * every request with that header from a server that has no other, and nobody would answer it.
+   */
+  heard(socket: Duplex): void
   /** Ends what is held back. */
   close(): void
 }
@@ -31,7 +36,7 @@ export interface Gate {
 /** Stands before everything else: what `foresee` refuses costs neither the router nor the database nor the body's bytes. */
 export function createGate(foresee: (request: IncomingMessage) => PatchcordError | null, limits = LIMITS): Gate {
   const held = new Map<ServerResponse, NodeJS.Timeout>()
-  const silent = new Map<Socket, number>()
+  const silent = new Map<Duplex, number>()
 
   function hold(response: ServerResponse, error: PatchcordError): void {
     const { req, socket } = response
@@ -60,7 +65,9 @@ export function createGate(foresee: (request: IncomingMessage) => PatchcordError
         socket.once('close', () => silent.delete(socket))
         if (silent.size > limits.silentMax) letGo(silent, limits.silentMs)
       })
-      server.on('upgrade', ({ socket }) => silent.delete(socket))
+    },
+    heard(socket) {
+      silent.delete(socket)
     },
     close() {
       for (const [{ socket }, timer] of held) {
@@ -72,7 +79,7 @@ export function createGate(foresee: (request: IncomingMessage) => PatchcordError
   }
 }
 
-function letGo(silent: Map<Socket, number>, silentMs: number): void {
+function letGo(silent: Map<Duplex, number>, silentMs: number): void {
   const [oldest] = silent
   if (!oldest || performance.now() - oldest[1] <= silentMs) return
   silent.delete(oldest[0])

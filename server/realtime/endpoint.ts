@@ -46,6 +46,8 @@ export interface RealtimeOptions {
   log: RealtimeLog
   isHostAllowed(host: string): boolean
   isOriginAllowed(origin: string, host: string): boolean
+  /** Of every connection that asks to become a WebSocket. */
+  onHandshake?(socket: Duplex): void
   times?: Partial<RealtimeTimes>
 }
 
@@ -97,6 +99,7 @@ export function attachRealtime(options: RealtimeOptions): { close(): Promise<voi
 
   async function onUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): Promise<void> {
     if (!isWebSocket(request)) return reinject(options.server, request, socket, head)
+    options.onHandshake?.(socket)
     request.headers.upgrade = 'websocket'
     const onError = () => socket.destroy()
     socket.on('error', onError)

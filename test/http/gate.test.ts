@@ -5,7 +5,7 @@ import { type AddressInfo, connect, type Socket } from 'node:net'
 import { test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { PatchcordError } from '../../server/errors.ts'
-import { closeIfUnread, createGate, type GateLimits } from '../../server/http/gate.ts'
+import { closeIfUnread, createGate, type Gate, type GateLimits } from '../../server/http/gate.ts'
 
 const REFUSED = new PatchcordError('rate_limited', 'Too many.', { hint: 'Wait.', retryAfterSeconds: 7 })
 const LIMITS: GateLimits = { delayMs: 200, heldMax: 50, silentMax: 10, silentMs: 100 }
@@ -16,6 +16,7 @@ interface Gated {
   open(): Promise<{ socket: Socket; text(): string; closed: Promise<unknown> }>
   server: Server
   close(): void
+  heard: Gate['heard']
 }
 
 /** A server that refuses /refused at its gate and answers everything else. */
@@ -38,6 +39,7 @@ async function startGated(t: { after(work: () => Promise<unknown>): void }): Pro
   return {
     server,
     close: gate.close,
+    heard: gate.heard,
     async open() {
       const socket = connect((server.address() as AddressInfo).port, '127.0.0.1')
       sockets.push(socket)
@@ -135,4 +137,28 @@ test('what is held back when the server stops does not hold it', async (t) => {
   close()
   await closed
   assert.ok(performance.now() - startedAt < LIMITS.delayMs / 3)
+})
+
+test('a request that asks for another protocol is answered where nobody speaks one', async (t) => {
+  const { open } = await startGated(t)
+  const { socket, text } = await open()
+  socket.write('GET /other HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n')
+  await until(() => text().endsWith('served'))
+})
+
+test('a connection that has become a WebSocket is none that has asked nothing', async (t) => {
+  const { server, open, heard } = await startGated(t)
+  server.on('upgrade', (_request, socket) => {
+    heard(socket)
+    socket.write('HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n')
+  })
+  const first = await open()
+  first.socket.write('GET / HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n')
+  await until(() => first.text().startsWith('HTTP/1.1 101'))
+  await sleep(2 * LIMITS.silentMs)
+  const others = await Promise.all(Array.from({ length: LIMITS.silentMax + 1 }, open))
+  await sleep(2 * LIMITS.silentMs)
+  await open()
+  await Promise.race(others.map(({ closed }) => closed))
+  assert.equal(first.socket.destroyed, false)
 })
