@@ -150,6 +150,7 @@ test('a connection that has become a WebSocket is none that has asked nothing', 
   const { server, open, heard } = await startGated(t)
   server.on('upgrade', (_request, socket) => {
     heard(socket)
+    socket.on('end', () => socket.end()).resume()
     socket.write('HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n')
   })
   const first = await open()
