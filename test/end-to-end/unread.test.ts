@@ -87,7 +87,7 @@ describe('a message that nobody has read', { concurrency: 4, timeout: 180_000 },
 
   /** One hook whose reader is gone before it says anything. */
   async function runUnheardHook(home: Home, name: string): Promise<number | null> {
-    const child = spawn(process.execPath, [join(ROOT, 'scripts/hook.mjs')], {
+    const child = spawn(process.execPath, [join(ROOT, 'scripts/hook.cjs')], {
       cwd: home.project,
       env: { ...home.environment(), PATCHCORD_HOOK_MS: '8000' },
       stdio: ['pipe', 'pipe', 'inherit'],
