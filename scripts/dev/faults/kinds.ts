@@ -27,8 +27,8 @@ const DATABASE_SHARE = 0.25
 const TICKET_SECONDS = 10
 const TICKET_WAIT_MS = 4_000
 const POLL_MS = 50
-/** A refused listener asks twice, through whatever else is broken. */
-const REJECTED_MS_MAX = 40_000
+/** A refused listener asks twice, 30 s apart at most, through whatever else is broken. */
+const REJECTED_MS_MAX = 120_000
 
 /** What one fault needs for itself; two faults that share nothing overlap. */
 export type Lock =
