@@ -57,10 +57,24 @@ describe('config', () => {
 
   test('an error never repeats a value, which may be a secret', () => {
     const secret = 'super-secret-value'
-    for (const name of ['DATABASE_URL', 'PATCHCORD_SIGNING_KEY', 'PATCHCORD_LIMITS', 'PATCHCORD_PUBLIC_URL']) {
+    for (const env of [
+      { DATABASE_URL: secret },
+      { DATABASE_URL: `mysql://u:${secret}@db.example/x` },
+      { DATABASE_URL: `postgres://u:${secret}@pooler.example:6543/x` },
+      { PATCHCORD_SIGNING_KEY: secret },
+      { PATCHCORD_SIGNING_KEY: JSON.stringify({ ...JSON.parse(JWK), kid: 7, d: secret }) },
+      { SUPABASE_JWT_SECRET: secret },
+      { SUPABASE_KEY: secret },
+      { SUPABASE_URL: 'https://x.example', SUPABASE_SECRET_KEY: secret, DATABASE_URL: POSTGRES },
+      { PATCHCORD_LIMITS: secret },
+      { PATCHCORD_LIMITS: JSON.stringify({ sendBurst: secret }) },
+      { PATCHCORD_PUBLIC_URL: secret },
+      { PATCHCORD_PUBLIC_URL: `ftp://u:${secret}@x.example` },
+    ]) {
       assert.throws(
-        () => loadConfig({ [name]: secret }),
-        (error: Error) => !error.message.includes(secret),
+        () => loadConfig(env),
+        (error: Error) => error.name === 'StartError' && !error.message.includes(secret),
+        JSON.stringify(env),
       )
     }
   })

@@ -324,9 +324,15 @@ describe('the command line', () => {
     assert.equal((await machine.run(['inbox', '--as', 'carol@acme'])).code, 1)
   })
 
-  test('watch prints the lines of a listener and ends with a signal', async () => {
+  test('watch prints the lines of a listener, starts it with no token in a command line, and ends with a signal', async (context) => {
     const watching = machine.start(['watch', '--json'], as('bob'))
+    context.after(() => watching.child.kill('SIGTERM'))
     await eventually(() => watching.output.stderr.includes('subscribe: connected'), 'the listener connects')
+    if (process.platform === 'linux') {
+      const commandLines = await readCommandLines(watching.child.pid as number)
+      assert.match(commandLines, /subscribe\.mjs/)
+      assert.ok(!commandLines.includes('pc_'), commandLines)
+    }
     await run('alice', 'send', 'bob', 'wake up')
     await eventually(() => watching.output.stdout.includes('\n'), 'a line')
     assert.deepEqual(JSON.parse(watching.output.stdout), {
@@ -341,3 +347,10 @@ describe('the command line', () => {
     await clear('bob')
   })
 })
+
+/** Of a process and what it has started, as everybody on the machine can read them. */
+async function readCommandLines(pid: number): Promise<string> {
+  const children = await readFile(`/proc/${pid}/task/${pid}/children`, 'utf8')
+  const pids = [pid, ...children.trim().split(' ')]
+  return (await Promise.all(pids.map((each) => readFile(`/proc/${each}/cmdline`, 'utf8')))).join('\n')
+}

@@ -185,6 +185,35 @@ describe('connect', () => {
   )
 
   test(
+    'writes into this folder and our own one only, and says what belongs into the configuration of Codex instead of writing it',
+    withMachine(async ({ machine, connect }) => {
+      const ours = ['/.config/patchcord/connections.json', '/.config/patchcord/trusted.json', '/project/.mcp.json']
+      for (const text of [
+        '[mcp_servers.patchcord]\r\nurl = "https://old.example"\r\n',
+        '[mcp_servers.patchcord.http_headers]\n"Authorization" = "Bearer old"\n',
+        'mcp_servers = { patchcord = { url = "https://old.example" } }\n',
+        'no = TOML = at all',
+      ]) {
+        const folder = join(machine.root, '.codex')
+        await mkdir(folder, { recursive: true })
+        await writeFile(join(folder, 'config.toml'), text)
+        await machine.write('.codex/config.toml', text)
+        const before = await machine.listFiles()
+        const { code, stdout } = await connect()
+        assert.equal(code, 0)
+        assert.match(stdout, /\n {2}Put this into \.codex\/config\.toml .*\n {4}\[mcp_servers\.patchcord\]\n {4}url = /)
+        const after = await machine.listFiles()
+        const changed = [...new Set([...Object.keys(before), ...Object.keys(after)])].filter(
+          (file) => before[file] !== after[file],
+        )
+        assert.deepEqual(changed.sort(), ours)
+        assert.equal((await machine.run(['disconnect'])).code, 0)
+        assert.deepEqual(await machine.listFiles(), before)
+      }
+    }),
+  )
+
+  test(
     'with --env names the variable instead of holding the token, and does not touch .gitignore',
     withMachine(async ({ machine }) => {
       await mkdir(join(machine.project, '.git'))

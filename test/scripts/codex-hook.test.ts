@@ -42,12 +42,14 @@ async function setUp(context: TestContext, { isTrusted = true, args = [], env = 
 }
 
 describe('the hook of Codex', { skip: process.platform !== 'linux' }, () => {
-  test('starts one listener for a thread, which wakes it and ends with it, leaving nothing', async (context) => {
+  test('starts one listener for a thread, its token in no command line, which wakes it and ends with it, leaving nothing', async (context) => {
     const { server, home, codex, isListening, connected } = await setUp(context)
     const thread = createThreadId()
     await codex.startThread(thread)
     await connected(1)
     const lease = server.requests.find(({ method, path }) => method === 'PUT' && path === '/api/lease')
+    const commandLine = readFileSync(`/proc/${readListenerPid(home, thread)}/cmdline`, 'utf8')
+    assert.ok(commandLine.includes(thread) && !commandLine.includes('pc_'), commandLine)
     await codex.turn(thread, 'once more')
     server.deliver('alice')
     await eventually(() => readQueued(home).length > 0)

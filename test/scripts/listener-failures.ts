@@ -1,3 +1,5 @@
+import type { Failure } from '../helpers/known-failures.ts'
+
 /**
  * Every known way in which software of this kind has failed, as far as it concerns a listener, and the tests that show the
  * right behaviour of ours. `R1`–`R11` are what a real Supabase Realtime was seen to do; the numbers with L (listener), P
@@ -5,18 +7,8 @@
  * earlier listener.
  */
 
-export interface Failure {
-  id: string
-  /** What fails, and by what. */
-  what: string
-  /** Names of tests, without the suites around them; N for what is put in when they run. */
-  tests: string[]
-  /** What of it is no matter of the listener, and whose it is; without tests: all of it. */
-  beyond?: string
-}
-
-function failure(id: string, what: string, ...tests: string[]): Failure {
-  return { id, what, tests }
+function failure(id: string, what: string, ...names: string[]): Failure {
+  return { id, what, tests: names.map((name) => ({ name })) }
 }
 
 const RECORDED_REFUSALS = 'refusal of a join'
@@ -104,7 +96,7 @@ export const FAILURES: Failure[] = [
   {
     id: 'L4',
     what: '/clear kills the watch in silence',
-    tests: [ANY_SIGNAL],
+    tests: [{ name: ANY_SIGNAL }],
     beyond: 'the notice is a hook’s; here: the lease ends',
   },
   failure(
@@ -123,7 +115,7 @@ export const FAILURES: Failure[] = [
   {
     id: 'L7',
     what: '-p mode kills the watch',
-    tests: [ANY_SIGNAL],
+    tests: [{ name: ANY_SIGNAL }],
     beyond: 'documentation; here: the lease is given back',
   },
   {
@@ -350,7 +342,7 @@ export const FAILURES: Failure[] = [
   {
     id: 'E10',
     what: '"url": "https://…" cut at //',
-    tests: ['the entry gives base, origin and token'],
+    tests: [{ name: 'the entry gives base, origin and token' }],
     beyond: 'comments in JSON are the installer’s: .mcp.json has none',
   },
   {
