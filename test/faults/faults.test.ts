@@ -57,7 +57,7 @@ describe('under faults of every kind, nothing is lost, doubled, missed or forged
 
 test('a run with an option that is wrong says which, and breaks nothing', async () => {
   for (const [args, words] of [
-    [['--each', '-1'], /--each takes a whole number/],
+    [['--each', 'x'], /--each takes a whole number/],
     [['--minutes', '0'], /--minutes takes a number above 0/],
     [['--seed', 'x'], /--seed takes a whole number/],
     [['--kinds', 'delays, earthquake'], /there is no "earthquake" among server killed, /],
