@@ -32,9 +32,12 @@ const NO_VALID_TOKEN: ReadonlySet<ErrorCode> = new Set([
   'agent_gone',
 ])
 
-/** A ban and a token that is none are remembered for so long; what is revoked may be restored, and is asked for each time. */
+/**
+ * A ban and a token that is none are remembered for so long; what is revoked may be restored, and is asked for each time. Less
+ * than the second after which a refused listener asks once more, to learn whether it was refused in earnest.
+ */
 const REMEMBERED: ReadonlySet<ErrorCode> = new Set(['rate_limited', 'token_rejected'])
-const REFUSAL_MS = 1_000
+const REFUSAL_MS = 500
 const REFUSALS_MAX = 10_000
 
 /** Runs `work` with the hash of a request's token; what it throws of a token counts as a request without a valid one. */
