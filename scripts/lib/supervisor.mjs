@@ -132,7 +132,7 @@ export class Supervisor {
     return identities.filter((identity) => trusted.has(toTrustId(identity)))
   }
 
-  /** Who took trust back has no terminal before him in which this listener could be ended. Never resolves before it is stopped. */
+  /** Whoever takes trust back need not find the process that still acts on it. Never resolves before it is stopped. */
   async #watchTrust() {
     const { log, settings } = this.#options
     while (!this.#isStopping) {

@@ -4,7 +4,7 @@ import { existsSync } from 'node:fs'
 import { mkdir, symlink } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
-import { ROOT } from './command.ts'
+import { eventually, ROOT } from './command.ts'
 import { useServer } from './connect-server.ts'
 
 const SETTINGS = '.claude/settings.local.json'
@@ -21,6 +21,18 @@ describe('what only a person gives', () => {
         assert.match(json.error.hint, /^Run it in a terminal of your own/)
         assert.deepEqual(await machine.listFiles(), {})
       }
+    }),
+  )
+
+  test(
+    'watch listens and trusts nobody by that',
+    withMachine(async ({ machine }) => {
+      const env = { PATCHCORD_URL: app.url, PATCHCORD_TOKEN: agents.backend.token }
+      const watching = machine.start(['watch'], { env })
+      await eventually(() => watching.output.stderr.includes('subscribe: connected'), 'the listener connects')
+      watching.child.kill('SIGTERM')
+      assert.equal((await watching.ended).code, 0)
+      assert.deepEqual(await machine.listFiles(), {})
     }),
   )
 
