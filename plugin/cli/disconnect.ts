@@ -40,14 +40,14 @@ The token stays valid: patchcord token revoke ID ends it.
 interface Logs {
   told: string[]
   client_logs: string[]
-  /** Not deleted, as nothing in them names this server. */
+  /** Not deleted, as they may be another project's. */
   client_logs_left: string[]
   client_log_problems: string[]
   /** Everything that was asked for. */
   isDone: boolean
 }
 
-/** Deletes only what is told by its content to be of this server: other projects' logs can be in a folder of the same name. */
+/** Deletes only what is told by its content to be of this project and server: other projects' logs can be in a folder of the same name. */
 async function lookAfterLogs(caches: string | null, { folder, url }: Connection, isAsked: boolean): Promise<Logs> {
   const { logs, problems } = await listClientLogs(caches, folder, url.replace(/\/mcp\/bearer$/, ''))
   const ours = logs.filter(({ isOurs }) => isOurs || !isAsked)
@@ -58,7 +58,7 @@ async function lookAfterLogs(caches: string | null, { folder, url }: Connection,
   return {
     told: [
       ...ours.map((log) => (isGone(log.folder) ? `${log.folder}: deleted` : `${stays}: ${log.folder}`)),
-      ...left.map((log) => `${log} does not name this server and was left alone`),
+      ...left.map((log) => `${log} is not told by its content to be of this project and server, and was left alone`),
       ...problems.map((problem) => `Claude Code's log ${problem}`),
     ],
     client_logs: ours.map((log) => log.folder),

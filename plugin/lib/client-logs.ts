@@ -2,7 +2,7 @@ import { constants } from 'node:fs'
 import { lstat, open, readdir, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { ENTRY_PATH } from './edits.ts'
-import { hasCode } from './files.ts'
+import { hasCode, isWithin } from './files.ts'
 
 /** As Claude Code calls the logs of the server that connect has named in .mcp.json. */
 const NAME = `mcp-logs-${ENTRY_PATH.at(-1)}`
@@ -13,7 +13,7 @@ const FILE_BYTES_MAX = 256 * 1024
 
 export interface ClientLog {
   folder: string
-  /** Something in it names the server. Folders of several projects can have one name, so that says less. */
+  /** By what is in it: folders of several projects can have one name. */
   isOurs: boolean
 }
 
@@ -44,7 +44,7 @@ export async function listClientLogs(caches: string | null, project: string, bas
   const logs: ClientLog[] = []
   for (const folder of await read(caches, () => listFolders(caches, project), [])) {
     if (!(await read(folder, () => isFolder(folder), false))) continue
-    logs.push({ folder, isOurs: await read(folder, () => namesServer(folder, base), false) })
+    logs.push({ folder, isOurs: await read(folder, () => isOfProject(folder, project, base), false) })
   }
   return { logs, problems }
 }
@@ -74,12 +74,17 @@ async function isFolder(path: string): Promise<boolean> {
   return (await lstat(path)).isDirectory()
 }
 
-async function namesServer(folder: string, base: string): Promise<boolean> {
+/** Something in it names the server, and nothing another folder that Claude Code was started in. */
+async function isOfProject(folder: string, project: string, base: string): Promise<boolean> {
   const address = new RegExp(`${base.replaceAll(/[^A-Za-z0-9]/g, '\\$&')}(?=/?(?:mcp\\b|[^\\w.:/%-]|$))`)
+  let isNamed = false
   for (const name of (await readdir(folder)).sort().slice(-FILES_MAX)) {
-    if (address.test(await readStart(join(folder, name)))) return true
+    const text = await readStart(join(folder, name))
+    isNamed ||= address.test(text)
+    const folders = [...text.matchAll(/"cwd":("(?:[^"\\]|\\.)*")/g)].map(([, cwd]) => JSON.parse(cwd ?? '""'))
+    if (folders.some((cwd) => cwd !== project && !isWithin(cwd, project))) return false
   }
-  return false
+  return isNamed
 }
 
 /** No link, and nothing that a reader waits for. */

@@ -16,10 +16,10 @@ describe('what the client has logged of the server', { skip: process.platform !=
     const caches = join(machine.root, cache, 'claude-cli-nodejs')
     return { caches, logs: join(caches, machine.project.replace(/[^A-Za-z0-9]/g, '-')) }
   }
-  const log = async (folder: string, address: string) => {
+  const log = async (folder: string, address: string, cwd?: string) => {
     await mkdir(folder, { recursive: true })
     const debug = `HTTP transport options: ${JSON.stringify({ url: address })}`
-    await writeFile(join(folder, '2026-11-29.jsonl'), `${JSON.stringify({ debug })}\n`)
+    await writeFile(join(folder, '2026-11-29.jsonl'), `${JSON.stringify({ debug, cwd })}\n`)
   }
 
   test(
@@ -28,7 +28,7 @@ describe('what the client has logged of the server', { skip: process.platform !=
       const { caches, logs } = placeOf(machine)
       const elsewhere = join(machine.root, 'elsewhere')
       for (const name of ['patchcord', 'other', 'patchcord-notes'])
-        await log(join(logs, `mcp-logs-${name}`), `${app.url}/mcp/bearer`)
+        await log(join(logs, `mcp-logs-${name}`), `${app.url}/mcp/bearer`, join(machine.project, 'sub "x"'))
       await log(join(caches, '-another-project/mcp-logs-patchcord'), `${app.url}/mcp/bearer`)
       await mkdir(elsewhere)
       await symlink(elsewhere, join(logs, 'mcp-logs-patchcord-2'))
@@ -51,15 +51,26 @@ describe('what the client has logged of the server', { skip: process.platform !=
   )
 
   test(
-    'stays with --logs where it is of another server, as a project whose folder has the same name there may have',
+    'stays with --logs where it is of another server or another project, whose folder has the same name there',
     withMachine(async ({ machine, connect }) => {
       const ours = join(placeOf(machine).logs, 'mcp-logs-patchcord')
-      for (const address of ['https://pc.example/mcp/bearer', `${app.url}0/mcp`, `${app.url}/other/mcp`]) {
-        await log(ours, address)
+      const sibling = machine.project.replace('/project', '-project')
+      for (const [address, cwd] of [
+        ['https://pc.example/mcp/bearer', machine.project],
+        [`${app.url}0/mcp`, machine.project],
+        [`${app.url}/other/mcp`, machine.project],
+        [`${app.url}/mcp/bearer`, sibling],
+      ] as const) {
+        await log(ours, address, cwd)
         await connect()
         const { code, stdout } = await machine.run(['disconnect', '--logs'])
         assert.equal(code, 0)
-        assert.ok(stdout.endsWith(`  ${ours} does not name this server and was left alone\n`), stdout)
+        assert.ok(
+          stdout.endsWith(
+            `  ${ours} is not told by its content to be of this project and server, and was left alone\n`,
+          ),
+          stdout,
+        )
         assert.equal((await readdir(ours)).length, 1)
       }
     }),
