@@ -1,4 +1,4 @@
-import { dirname, join } from 'node:path'
+import { dirname, isAbsolute, join } from 'node:path'
 import { readSettings } from '../scripts/lib/config.cjs'
 
 type Settings = ReturnType<typeof readSettings>
@@ -40,5 +40,6 @@ function findClaudeLogs(env: NodeJS.ProcessEnv): string | null {
   if (process.platform === 'win32') return env.LOCALAPPDATA ? join(env.LOCALAPPDATA, name, 'Cache') : null
   if (!env.HOME) return null
   if (process.platform === 'darwin') return join(env.HOME, 'Library', 'Caches', name)
-  return join(env.XDG_CACHE_HOME || join(env.HOME, '.cache'), name)
+  const cache = env.XDG_CACHE_HOME
+  return join(cache !== undefined && isAbsolute(cache) ? cache : join(env.HOME, '.cache'), name)
 }

@@ -13,18 +13,19 @@ import { watchSurroundings } from './lib/surroundings.mjs'
 const LOG_BYTES_MAX = 64 * 1024
 
 const USAGE =
-  'usage: node subscribe.mjs [--auto]   prints one line per wake; --auto: for plugins, acts as trusted agents only'
+  'usage: node subscribe.mjs [--auto | --once]   prints one line per wake; --auto: for plugins, acts as trusted agents only; --once: trusts nobody from then on'
 
 const [option, ...more] = process.argv.slice(2)
 const isAuto = option === '--auto'
-if (option !== undefined && (!isAuto || more.length > 0)) {
+const isOnce = option === '--once'
+if (option !== undefined && (!(isAuto || isOnce) || more.length > 0)) {
   // A mistyped --auto must not act as an agent that nobody trusts. stdout stays silent, whatever reads it.
   process.stderr.write(`subscribe: ${USAGE}\n`)
   process.exit(option === '--help' ? 0 : 1)
 }
 const settings = readSettings()
 const lines = new Lines({ stream: process.stdout, times: settings.times, onClosed: () => void exit(0) })
-const supervisor = new Supervisor({ settings, folder: findFolder(), lines, log })
+const supervisor = new Supervisor({ settings, folder: findFolder(), isOnce, lines, log })
 let isExiting = false
 let recoveredAt = Number.NEGATIVE_INFINITY
 

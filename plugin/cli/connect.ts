@@ -39,7 +39,8 @@ ${FILE} out of git. patchcord disconnect undoes it.
   },
   arity: [0, 0],
   async run(invocation) {
-    const { options, output } = invocation
+    const { environment, options, output } = invocation
+    if (environment.settings.isStartedByModel) throw notAPerson()
     const address = parseServer(textOption(options, 'server'))
     const named = parseVariable(textOption(options, 'env'))
     const { token, variable, who } = await authenticate(invocation, named, address)
@@ -61,6 +62,13 @@ ${FILE} out of git. patchcord disconnect undoes it.
     )
     return EXIT.ok
   },
+}
+
+/** Whoever a model asks in its own terminal, itself included, is nobody who gives anything. */
+function notAPerson(): CommandError {
+  return new CommandError('not_a_person', 'It takes a person to give trust and permissions. Nothing was changed.', {
+    hint: 'Run it in a terminal of your own, not in a session of Claude Code or Codex.',
+  })
 }
 
 interface Address {
@@ -138,7 +146,10 @@ async function findOwnToken(invocation: Invocation, address: Address): Promise<C
   if (connection?.url !== url) return null
   const file = await resolveInProject(folder, FILE, environment)
   const entry = readEntry(file, await readBytes(file))
-  return isRecord(entry) && entry.url === url ? readBearer(entry, invocation) : null
+  const own = isRecord(entry) && entry.url === url ? readBearer(entry, invocation) : null
+  // Somebody else may have put another token there since, as a pull does.
+  const isRecorded = own !== null && toTrustId({ base: address.base, token: own.token }) === connection.trustId
+  return isRecorded ? own : null
 }
 
 function placesOf({ environment, output }: Invocation): Places {
@@ -186,14 +197,13 @@ async function planAndWrite(invocation: Invocation, wanted: Wanted, connections:
   // What holds no secret may go into any commit.
   const git = wanted.isLiteral ? await askGit(file, environment.forChild()) : NOT_ASKED
   const ignore = wanted.isLiteral ? await planIgnoring(connections, { folder, file, git }) : null
-  // What was allowed before stays: it is taken back by disconnect, not in passing.
-  const isAllowed = options.allow === true || connections.hasRules(folder)
-  const rules = isAllowed ? await planAllowing(connections, invocation) : null
+  const rules = options.allow === true ? await planAllowing(connections, invocation) : null
   const plans = [ignore, rules, entry].filter((plan): plan is Planned => plan !== null)
   const { agent, namespace } = wanted.who
   const { origin, server } = wanted
   const facts = { folder, origin, url: wanted.entry.url, agent, namespace, trustId: toTrustId(server) }
-  await connections.connect(facts, plans)
+  // What was allowed to this agent before stays as a person has left it, until disconnect. Nobody has allowed it to another.
+  await connections.connect(facts, plans, options.allow === true ? [] : connections.listRules(facts))
   const warnings = await describeWarnings({ file, next: entry.next, git, isLiteral: wanted.isLiteral })
   return { files: plans.map((plan) => plan.edit.file), warnings }
 }
@@ -201,7 +211,7 @@ async function planAndWrite(invocation: Invocation, wanted: Wanted, connections:
 async function planAllowing(connections: Connections, { environment, folder }: Invocation): Promise<Planned | null> {
   const file = await resolveSettings(folder, environment)
   const before = await connections.readWithout(folder, file)
-  return planRules(file, before, await listRules(environment.claudePlugins))
+  return planRules(file, before, await listRules(environment.claudePlugins, folder))
 }
 
 /** Another identity is not taken away in passing: who an agent is decides whose messages it reads. */

@@ -1,7 +1,7 @@
 import { join } from 'node:path'
 import { isRecord } from '../../scripts/lib/basics.cjs'
 import { listClientLogs, removeClientLogs } from '../lib/client-logs.ts'
-import { Connections } from '../lib/connections.ts'
+import { type Connection, Connections } from '../lib/connections.ts'
 import { readEntry } from '../lib/edits.ts'
 import { CommandError, EXIT } from '../lib/errors.ts'
 import { readBytes } from '../lib/files.ts'
@@ -28,19 +28,44 @@ The token stays valid: patchcord token revoke ID ends it.
       throw await notConnected(folder, connections)
     })
     const { agent, namespace, origin } = connection
-    const logs = await listClientLogs(environment.claudeLogs, folder)
-    if (options.logs === true) await removeClientLogs(logs)
-    const told = logs.map((log) =>
-      options.logs === true
-        ? `${log}: deleted`
-        : `Claude Code's own log of this server stays, delete it if you like: ${log}`,
-    )
+    const { told, isDone, ...logs } = await lookAfterLogs(environment.claudeLogs, connection, options.logs === true)
     output.print(
       [`Disconnected from ${nameOf(connection)} at ${origin}.`, ...[...done, ...told].map((line) => `  ${line}`)],
-      { agent, namespace, origin, files: connection.edits.map(({ file }) => file), client_logs: logs },
+      { agent, namespace, origin, files: connection.edits.map(({ file }) => file), ...logs },
     )
-    return EXIT.ok
+    return isDone ? EXIT.ok : EXIT.error
   },
+}
+
+interface Logs {
+  told: string[]
+  client_logs: string[]
+  /** Not deleted, as they may be another project's. */
+  client_logs_left: string[]
+  client_log_problems: string[]
+  /** Everything that was asked for. */
+  isDone: boolean
+}
+
+/** Deletes only what is told by its content to be of this project and server: other projects' logs can be in a folder of the same name. */
+async function lookAfterLogs(caches: string | null, { folder, url }: Connection, isAsked: boolean): Promise<Logs> {
+  const { logs, problems } = await listClientLogs(caches, folder, url.replace(/\/mcp\/bearer$/, ''))
+  const ours = logs.filter(({ isOurs }) => isOurs || !isAsked)
+  const left = logs.filter((log) => !ours.includes(log)).map((log) => log.folder)
+  if (isAsked) problems.push(...(await removeClientLogs(ours)))
+  const isGone = (log: string) => isAsked && !problems.some((problem) => problem.endsWith(`: ${log}`))
+  const stays = "Claude Code's own log of this server stays, delete it if you like"
+  return {
+    told: [
+      ...ours.map((log) => (isGone(log.folder) ? `${log.folder}: deleted` : `${stays}: ${log.folder}`)),
+      ...left.map((log) => `${log} is not told by its content to be of this project and server, and was left alone`),
+      ...problems.map((problem) => `Claude Code's log ${problem}`),
+    ],
+    client_logs: ours.map((log) => log.folder),
+    client_logs_left: left,
+    client_log_problems: problems,
+    isDone: !isAsked || problems.length === 0,
+  }
 }
 
 /** A folder that was renamed carries our entry along; the record has it under the name of before. */

@@ -1,9 +1,10 @@
 import { once } from 'node:events'
+import { watchSurroundings } from '../../scripts/lib/surroundings.mjs'
 import { CommandError, EXIT } from '../lib/errors.ts'
 import { cleanLabel } from '../lib/frame.ts'
 import { AS_OPTION, findServer } from '../lib/identity.ts'
 import { readVersion } from '../lib/programs.ts'
-import type { Verb } from '../lib/verb.ts'
+import type { Invocation, Verb } from '../lib/verb.ts'
 
 const FINISH_MS = 3_000
 
@@ -22,13 +23,16 @@ that can start a program and cannot send headers.`,
       version: readVersion(),
       log: (line) => invocation.output.note(`patchcord: ${line}`),
     })
+    const parent = watchParent(invocation.environment.settings.times)
     // A host ends its servers by closing their stdin, or with a signal; what it asked before is answered.
     const fault = await Promise.race([
       bridge.closed,
       once(process.stdin, 'end').then(() => bridge.finish(FINISH_MS)),
       once(process, 'SIGTERM').then(() => null),
       once(process, 'SIGINT').then(() => null),
+      parent.gone,
     ])
+    parent.forget()
     await bridge.close()
     // A host that holds its end of the pipe open must not keep us.
     process.stdin.destroy()
@@ -42,4 +46,21 @@ that can start a program and cannot send headers.`,
     }
     return EXIT.ok
   },
+}
+
+/** A host that was killed closes nothing where something else holds the other end of our stdin. */
+function watchParent({ tickMs, sleptMs }: Invocation['environment']['settings']['times']) {
+  let forget = () => {}
+  const gone = new Promise<null>((resolve) => {
+    const nothing = () => {}
+    forget = watchSurroundings({
+      clientPid: null,
+      everyMs: tickMs,
+      sleptMs,
+      onGone: () => resolve(null),
+      onSlept: nothing,
+      onTick: nothing,
+    })
+  })
+  return { gone, forget }
 }

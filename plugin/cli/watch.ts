@@ -18,7 +18,8 @@ runs, this agent is wakeable. With --json each line is a document of its own. Ex
     const server = await findServer(invocation)
     const env = environment.forChild({ PATCHCORD_URL: server.base, PATCHCORD_TOKEN: server.token })
     const stdout = output.isJson ? 'pipe' : 'inherit'
-    const child = startProgram(findProgram('scripts/subscribe.mjs'), [], env, ['ignore', stdout, 'inherit'])
+    // A yes was for this call. Whoever is trusted already need not be recorded again.
+    const child = startProgram(findProgram('scripts/subscribe.mjs'), ['--once'], env, ['ignore', stdout, 'inherit'])
     if (child.stdout) createInterface({ input: child.stdout }).on('line', (line) => printJson(output, line))
     const code = await waitForEnd(child)
     return code === EXIT.error && (await isRefused(server)) ? EXIT.notAuthorised : code

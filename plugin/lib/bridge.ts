@@ -20,6 +20,8 @@ import { callMcp, RpcError } from './upstream.ts'
 const START_MS_MAX = 3_000
 /** What a person can follow; a server that floods us must not drown the host. */
 const PROGRESS_GAP_MS = 100
+/** The part of the time for an end in which calls may still be answered; then there is an error to be told. */
+const CALLS_SHARE = 0.8
 const CLIENT = {
   protocolVersion: '2025-11-25',
   capabilities: {},
@@ -35,9 +37,18 @@ export interface BridgeOptions {
 export interface Bridge {
   /** Resolves when the connection to the host is over, whoever ended it, with the fault that ended it if there was one. */
   closed: Promise<Error | null>
-  /** Resolves when the calls that are under way are answered, or the time is over. */
+  /** Resolves when the calls that are under way are answered, with an error where the time is over, and the host has read it. */
   finish(withinMs: number): Promise<void>
   close(): Promise<void>
+}
+
+/** The host has closed its end, and the server took too long. */
+class CallCutOff extends CommandError {
+  constructor() {
+    super('cut_off', 'The host ended the connection before the server had answered.', {
+      hint: 'What came of the call is not known: the inbox and recall show what was sent.',
+    })
+  }
 }
 
 type Extra = RequestHandlerExtra<ServerRequest, ServerNotification>
@@ -46,13 +57,14 @@ type Params = Record<string, unknown> | undefined
 /** Speaks MCP on stdin and stdout until it is closed, and asks the server for every answer. */
 export async function startBridge({ server, version, log }: BridgeOptions): Promise<Bridge> {
   const running = new Set<Promise<unknown>>()
+  const ending = new AbortController()
   const instructions = await readInstructions(server, log)
   const mcp = new McpServer(
     { name: 'patchcord', title: 'Patchcord', version },
     { capabilities: { tools: {}, prompts: {} }, ...(instructions === undefined ? {} : { instructions }) },
   )
   const call = async (method: string, params: Params, extra: Extra) => {
-    const answer = forward(server, method, params, extra)
+    const answer = forward(server, method, params, { ...extra, signal: AbortSignal.any([extra.signal, ending.signal]) })
     running.add(answer)
     try {
       return await answer
@@ -91,10 +103,12 @@ export async function startBridge({ server, version, log }: BridgeOptions): Prom
     async finish(withinMs) {
       // What has been read is being answered by then.
       await new Promise((resolve) => setImmediate(resolve))
-      const isOver = new Promise((resolve) => setTimeout(resolve, withinMs).unref())
-      await Promise.race([Promise.allSettled([...running]), isOver])
+      const timer = setTimeout(() => ending.abort(new CallCutOff()), withinMs * CALLS_SHARE)
+      await Promise.allSettled([...running])
+      clearTimeout(timer)
       // Their answers are written in the turn after.
       await new Promise((resolve) => setImmediate(resolve))
+      await host.drain(withinMs)
     },
     close: () => mcp.close(),
   }
@@ -137,7 +151,8 @@ async function forward(server: Server, method: string, params: Params, extra: Ex
         if (notification.method === 'notifications/progress') progress.push(notification as ServerNotification)
       },
     })
-  } catch (error) {
+  } catch (thrown) {
+    const error = extra.signal.reason instanceof CallCutOff ? extra.signal.reason : thrown
     if (error instanceof RpcError) throw toMcpError(error)
     if (error instanceof CommandError && method !== 'tools/call') {
       throw new McpError(ErrorCode.InternalError, [error.message, error.hint].filter(Boolean).join(' '))

@@ -18,8 +18,9 @@ export interface Terminal {
   output: { write(text: string): unknown }
 }
 
-export function canAsk({ isTTY, readableEnded }: Keyboard): boolean {
-  return isTTY === true && readableEnded !== true
+/** A model can start a terminal and type into it, so its own is none. */
+export function canAsk({ isTTY, readableEnded }: Keyboard, isStartedByModel: boolean): boolean {
+  return isTTY === true && readableEnded !== true && !isStartedByModel
 }
 
 /** Asks a person once; whatever is not "y" or "yes" is a no. */

@@ -86,9 +86,11 @@ export class Connections {
     return this.#state.connections.find((connection) => connection.folder === folder) ?? null
   }
 
-  /** Whether the connection of a folder has written rules for the client. */
-  hasRules(folder: string): boolean {
-    return this.find(folder)?.edits.some(({ kind }) => kind === 'rules') ?? false
+  /** The rules for the client that were written when a folder was connected as the same agent of the same server. */
+  listRules({ folder, url, agent, namespace }: Omit<Connection, 'edits'>): Edit[] {
+    const old = this.find(folder)
+    const isSameAgent = old?.url === url && old.agent === agent && old.namespace === namespace
+    return isSameAgent ? old.edits.filter(({ kind }) => kind === 'rules') : []
   }
 
   /** Folders that are gone, and were connected to an address. */
@@ -110,10 +112,16 @@ export class Connections {
   /**
    * Carries out what was planned upon `readWithout`: all of it, or nothing. The record and the bytes of before are written
    * first: wherever it is killed, disconnect knows what to look for. Throws FileChanged where a file is not as it was read.
+   * @param kept edits of before that stay in the record, and their files as they are
    */
-  async connect(facts: Omit<Connection, 'edits'>, plans: readonly Planned[]): Promise<void> {
+  async connect(
+    facts: Omit<Connection, 'edits'>,
+    plans: readonly Planned[],
+    kept: readonly Edit[] = [],
+  ): Promise<void> {
     const old = this.find(facts.folder)
-    const leftOut = (old?.edits ?? []).filter((edit) => !plans.some((plan) => plan.edit.file === edit.file))
+    const edits = [...kept, ...plans.map(({ edit }) => edit)]
+    const leftOut = (old?.edits ?? []).filter(({ file }) => !edits.some((edit) => edit.file === file))
     const undone = await this.#undo(facts.folder, leftOut)
     await sweepFolders([...plans.map(({ edit }) => edit), ...leftOut])
     const isTrusted = readTrusted(this.#places.trustFile).has(facts.trustId)
@@ -123,7 +131,7 @@ export class Connections {
         if (before !== null) await journal.write(this.#backupFile(edit), before, { mode: PRIVATE_FILE })
       }
       const others = this.#state.connections.filter(({ folder }) => folder !== facts.folder)
-      this.#state.connections = [...others, { ...facts, edits: plans.map(({ edit }) => edit) }]
+      this.#state.connections = [...others, { ...facts, edits }]
       if (!isTrusted && !this.#state.trusted.includes(facts.trustId)) this.#state.trusted.push(facts.trustId)
       await this.#save(journal)
       for (const { edit, bytes } of undone) await this.#restore(journal, edit, bytes)

@@ -1,4 +1,5 @@
 import type { Readable, Writable } from 'node:stream'
+import { setTimeout as sleep } from 'node:timers/promises'
 import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js'
 import {
   ErrorCode,
@@ -11,6 +12,9 @@ import { isRecord } from '../../scripts/lib/basics.cjs'
 
 const LINE_BYTES_MAX = 10 * 1024 * 1024
 const NEWLINE = 10
+/** A long answer goes out in pieces, so that a host that reads it slowly is told from one that does not read. */
+const PIECE_BYTES = 64 * 1024
+const LOOK_MS = 20
 
 interface HostStreams {
   input: Readable
@@ -30,17 +34,21 @@ export class Host implements Transport {
   readonly #streams: HostStreams
   #chunks: Buffer[] = []
   #bytes = 0
+  /** What is being written, and what comes after it. */
+  #writing: Promise<unknown> = Promise.resolve()
+  #unwritten = 0
+  #writtenAt = 0
 
   constructor(streams: HostStreams) {
     this.#streams = streams
   }
 
   async start(): Promise<void> {
-    this.#streams.input.on('data', this.#read).on('error', this.#fail)
+    this.#streams.input.on('data', this.#read).on('end', this.#end).on('error', this.#fail)
   }
 
   async close(): Promise<void> {
-    this.#streams.input.off('data', this.#read).off('error', this.#fail).pause()
+    this.#streams.input.off('data', this.#read).off('end', this.#end).off('error', this.#fail).pause()
     this.#chunks = []
     this.onclose?.()
   }
@@ -50,10 +58,28 @@ export class Host implements Transport {
     return this.#write(message)
   }
 
+  /** Resolves once everything is written, or the host has taken nothing for so long. */
+  async drain(patienceMs: number): Promise<void> {
+    const since = Date.now()
+    while (this.#unwritten > 0 && Date.now() - Math.max(since, this.#writtenAt) < patienceMs) await sleep(LOOK_MS)
+  }
+
   #write(message: unknown): Promise<void> {
-    return new Promise((resolve, reject) => {
-      this.#streams.output.write(`${JSON.stringify(message)}\n`, (error) => (error ? reject(error) : resolve()))
-    })
+    const bytes = Buffer.from(`${JSON.stringify(message)}\n`)
+    this.#unwritten++
+    const written = this.#writing.then(() => this.#writePieces(bytes)).finally(() => this.#unwritten--)
+    this.#writing = written.catch(() => {})
+    return written
+  }
+
+  async #writePieces(bytes: Buffer): Promise<void> {
+    for (let start = 0; start < bytes.length; start += PIECE_BYTES) {
+      const piece = bytes.subarray(start, start + PIECE_BYTES)
+      await new Promise<void>((resolve, reject) => {
+        this.#streams.output.write(piece, (error) => (error ? reject(error) : resolve()))
+      })
+      this.#writtenAt = Date.now()
+    }
   }
 
   readonly #read = (chunk: Buffer) => {
@@ -68,6 +94,13 @@ export class Host implements Transport {
     this.#chunks.push(rest)
     this.#bytes += rest.length
     if (this.#bytes > LINE_BYTES_MAX) this.#fail(new Error(`a line is longer than ${LINE_BYTES_MAX} bytes`))
+  }
+
+  /** A last line is one also without its end. */
+  readonly #end = () => {
+    const line = Buffer.concat(this.#chunks).toString('utf8')
+    this.#chunks = []
+    this.#take(line)
   }
 
   /** Nothing can be made of what follows. */

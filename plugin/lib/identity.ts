@@ -97,7 +97,7 @@ async function checkTrust({ environment }: Invocation, identities: Identity[], t
   const strange = identities.filter((identity) => !trusted.has(toTrustId(identity)))
   const [first] = strange
   if (first === undefined) return
-  if (canAsk(terminal.input)) {
+  if (canAsk(terminal.input, environment.settings.isStartedByModel)) {
     const addresses = [...new Set(strange.map(({ base }) => base))].map((base) => cleanLabel(base)).join(', ')
     const question = `.mcp.json names ${addresses}, where you have not connected with this token. Send it and this call there?`
     if (await confirm(question, terminal)) return

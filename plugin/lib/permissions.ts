@@ -1,6 +1,8 @@
-import { readFile } from 'node:fs/promises'
-import { isAbsolute, join } from 'node:path'
+import { readFile, realpath } from 'node:fs/promises'
+import { basename, dirname, isAbsolute, join, resolve } from 'node:path'
 import { isRecord } from '../../scripts/lib/basics.cjs'
+import { CommandError } from './errors.ts'
+import { isWithin } from './files.ts'
 import { findRoot, readVersion } from './programs.ts'
 
 const LISTENER = 'scripts/subscribe.mjs'
@@ -12,11 +14,33 @@ const SPECIAL = /["'`$\\*()\p{Cc}]/u
 
 /**
  * What Claude Code must not ask about, so that a turn started by a wake can read and answer without a person: our tools, and
- * the listener by its whole path. A rule with a wildcard would let `node` run anything that ends in the same name.
+ * the listener by its whole path. A rule with a wildcard would let `node` run anything that ends in the same name. Throws where
+ * the listener is in the project: whoever may edit that would run anything by this name.
  */
-export async function listRules(claudePlugins: string | null): Promise<string[]> {
-  const folders = new Set([findRoot(), ...(claudePlugins === null ? [] : await listCopies(claudePlugins))])
-  return ['mcp__patchcord', ...[...folders].map((folder) => `Bash(node "${join(folder, LISTENER)}")`)]
+export async function listRules(claudePlugins: string | null, project: string): Promise<string[]> {
+  const plugins = claudePlugins !== null && isPlain(claudePlugins) ? claudePlugins : null
+  if (plugins !== null) await checkOutside(plugins, project)
+  const folders = [...new Set([findRoot(), ...(plugins === null ? [] : await listCopies(plugins))])].filter(isPlain)
+  for (const folder of folders) await checkOutside(folder, project)
+  return ['mcp__patchcord', ...folders.map((folder) => `Bash(node "${join(folder, LISTENER)}")`)]
+}
+
+async function checkOutside(folder: string, project: string): Promise<void> {
+  const [real, realProject] = [await resolveExisting(folder), await resolveExisting(project)]
+  const isInside = [real, resolve(folder)].some((path) => path === realProject || isWithin(path, realProject))
+  if (!isInside) return
+  throw new CommandError(
+    'rules_in_project',
+    `${folder} is inside of this project, where what --allow allows could be changed by anybody who edits it. Nothing was written.`,
+    { hint: 'Leave --allow out, or move it out of the project.' },
+  )
+}
+
+/** The real path, as far as it is there. */
+async function resolveExisting(path: string): Promise<string> {
+  const real = await realpath(path).catch(() => null)
+  if (real !== null) return real
+  return dirname(path) === path ? path : join(await resolveExisting(dirname(path)), basename(path))
 }
 
 /** Every folder from which Claude Code may run the plugin. */

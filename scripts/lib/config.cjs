@@ -66,7 +66,7 @@ const HOOK_MS_MAX = 10_000
  * @property {(name: string) => string | undefined} lookup a variable for `${VAR}` in .mcp.json
  * @property {string} session
  * @property {string} client
- * @property {boolean} isStartedByModel a session of Claude Code has started this, through one of its tools or its shell
+ * @property {boolean} isStartedByModel a session of Claude Code or Codex has started this, through one of its tools or its shell
  * @property {string} machine
  * @property {number | null} clientPid the process that the listener works for, beside its parent
  * @property {string[]} runtimeFolders where the pidfile may live, best first
@@ -84,7 +84,7 @@ function readSettings(env = process.env) {
   const token = env.PATCHCORD_TOKEN || undefined
   const pair = url !== undefined && token !== undefined ? { url, token } : null
   const clientPid = Number(env.CLAUDE_PID)
-  const isInClaudeCode = env.CLAUDECODE === '1'
+  const isInClaudeCode = Boolean(env.CLAUDECODE)
   return Object.freeze({
     isListening: env.PATCHCORD_LISTEN !== '0',
     pair,
@@ -92,7 +92,7 @@ function readSettings(env = process.env) {
     lookup: (/** @type {string} */ name) => env[name],
     session: toLabel(env.CLAUDE_CODE_SESSION_ID || `pid-${process.pid}-${Date.now().toString(36)}`),
     client: isInClaudeCode ? 'claude-code' : 'listener',
-    isStartedByModel: isInClaudeCode,
+    isStartedByModel: isInClaudeCode || isInCodex(env),
     machine: toLabel(hostname()),
     clientPid: Number.isInteger(clientPid) && clientPid > 1 ? clientPid : null,
     runtimeFolders: listRuntimeFolders(env),
@@ -100,6 +100,12 @@ function readSettings(env = process.env) {
     hookMs: readHookMs(env.PATCHCORD_HOOK_MS),
     times: readTimes(env.PATCHCORD_LISTENER_TIMES),
   })
+}
+
+/** What Codex gives to the commands of a model, also where it has no sandbox. @param {Environment} env */
+function isInCodex(env) {
+  const names = Object.keys(env).filter((name) => /^CODEX_(?:THREAD_ID$|SESSION_ID$|SANDBOX)/.test(name))
+  return names.some((name) => Boolean(env[name]))
 }
 
 /** What the API takes for a session, client or machine. @param {unknown} value */

@@ -57,11 +57,12 @@ function update(file, change) {
     const memory = readMemory(file)
     change(memory)
     writeSync(lock, JSON.stringify(memory))
+    if (isFolder(file)) remove(file)
     renameSync(next, file)
     return true
   } catch {
     // A full disk, a folder that is gone: what cannot be remembered is not said.
-    rmSync(next, { force: true })
+    remove(next)
     return false
   } finally {
     closeSync(lock)
@@ -75,7 +76,7 @@ function takeLock(file) {
       return openSync(file, 'wx', 0o600)
     } catch {
       // Two that find the same stale lock may both go on; all it costs is a notice given twice.
-      if (isOlder(file, LOCK_STALE_MS)) rmSync(file, { force: true })
+      if (isOlder(file, LOCK_STALE_MS)) remove(file)
       else Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, LOCK_WAIT_MS)
     }
   }
@@ -85,8 +86,22 @@ function takeLock(file) {
 /** Removes what sessions of long ago have left. @param {string} folder */
 function forgetOldSessions(folder) {
   for (const name of readdirSync(folder)) {
-    if (OURS.test(name) && isOlder(join(folder, name), KEPT_MS)) rmSync(join(folder, name), { force: true })
+    if (OURS.test(name) && isOlder(join(folder, name), KEPT_MS)) remove(join(folder, name))
   }
+}
+
+/** A folder, too, that stands in the way of a file of ours. What cannot be removed must not silence a hook. @param {string} file */
+function remove(file) {
+  try {
+    rmSync(file, { force: true, recursive: true })
+  } catch {
+    // What needs the place finds out; nothing else does.
+  }
+}
+
+/** @param {string} file */
+function isFolder(file) {
+  return lstatSync(file, { throwIfNoEntry: false })?.isDirectory() === true
 }
 
 /** By an unsigned distance, as a clock that was set back must not make a file young for ever. @param {string} file @param {number} ms */

@@ -1,10 +1,13 @@
 /** Finds the Patchcord identities of a project in `.mcp.json`, without trusting the file further than needed. */
 const fs = require('node:fs')
-const { dirname, join } = require('node:path')
+const { dirname, join, sep } = require('node:path')
 const { isRecord, toOneLine } = require('./basics.cjs')
 const { isTokenText } = require('./identity.cjs')
 
-const FILE_BYTES_MAX = 1024 * 1024
+const FILE = '.mcp.json'
+/** Of one discovery: a repository can link to one large file from every folder of a deep path. */
+const BYTES_MAX = 1024 * 1024
+const FILES_MAX = 16
 const CHUNK_BYTES = 64 * 1024
 const LOOPBACK = /^(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])$/
 const PLACEHOLDER = /^([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?$/s
@@ -14,6 +17,7 @@ const ADDRESS_VARIABLE = /^PATCHCORD_(?:URL|BASE_URL|SERVER|ORIGIN|HOST|PORT)$/
 const HTTP_TYPES = new Set([undefined, 'http', 'streamable-http'])
 
 const MISSING_ENTRY = '.mcp.json missing mcpServers.patchcord.url or Authorization'
+const OUTSIDE = '.mcp.json leads out of this project through a symlink, put a file in its place'
 
 /**
  * @typedef {object} Identity
@@ -39,7 +43,8 @@ function getOwnUid() {
 /**
  * The identities of `PATCHCORD_URL` and `PATCHCORD_TOKEN`, else of the `.mcp.json` of the folder and its parents up to
  * the repository root (only the folder itself outside of a repository); the nearest entry of a name wins. What belongs to
- * another user counts for nothing: in a folder like /tmp anybody can put a repository around ours.
+ * another user counts for nothing: in a folder like /tmp anybody can put a repository around ours. Nor does what a symlink
+ * leads to outside of the repository: who was cloned does not get to be the agent of the project beside it.
  * @param {{ folder: string, pair: { url: string, token: string } | null, lookup: Lookup, uid?: number | null }} input
  * @returns {Discovery}
  */
@@ -52,12 +57,11 @@ function discoverIdentities({ folder, pair, lookup, uid = getOwnUid() }) {
   let problem = `no .mcp.json in ${folder}`
   let isBroken = false
   let fingerprint = ''
-  for (const file of listCandidates(folder, uid)) {
-    const found = readMcpJson(file, uid)
-    if (found === null) continue
+  for (const { file, ...found } of readFiles(folder, uid, lookup)) {
     fingerprint += `${file} ${found.fingerprint}\n`
-    if (found.isStrange) {
-      notes.push(`${toOneLine(file, 200)} belongs to another user and is left out: chown it if it is yours`)
+    if (found.leftOut !== undefined) {
+      notes.push(`${toOneLine(file, 200)} ${found.leftOut}`)
+      if (found.problem !== null && !isBroken) problem = found.problem
       continue
     }
     if (found.problem !== null) {
@@ -73,6 +77,36 @@ function discoverIdentities({ folder, pair, lookup, uid = getOwnUid() }) {
   return { identities, problem: identities.length > 0 ? null : problem, isBroken, notes, fingerprint }
 }
 
+/**
+ * @typedef {object} Found
+ * @property {Record<string, unknown>} servers
+ * @property {string | null} problem
+ * @property {string} fingerprint
+ * @property {string} [leftOut] what is said of a file that counts for nothing, behind its path
+ */
+
+/**
+ * Every file that is there, nearest first, as far as all of them together may cost.
+ * @param {string} folder @param {number | null} uid @param {Lookup} lookup
+ * @returns {Generator<Found & { file: string }>}
+ */
+function* readFiles(folder, uid, lookup) {
+  const { files, root } = listCandidates(folder, uid)
+  const budget = { bytes: BYTES_MAX }
+  let count = 0
+  for (const file of files) {
+    const found = readMcpJson(file, { uid, budget, isInside: (real) => isInside(real, { file, root, lookup }) })
+    if (found === null) continue
+    count++
+    if (count > FILES_MAX) {
+      const leftOut = `is left out, as are those above it: ${FILES_MAX} files are read for one folder, not more`
+      return yield { file, servers: {}, problem: null, fingerprint: '', leftOut }
+    }
+    yield { file, ...found }
+    if (budget.bytes < 0) return
+  }
+}
+
 /** @param {{ url: string, token: string }} pair @returns {Discovery} */
 function discoverPair({ url, token }) {
   const base = parseBase(url)
@@ -86,15 +120,44 @@ function discoverPair({ url, token }) {
   }
 }
 
-/** @param {string} folder @param {number | null} uid @returns {string[]} nearest first */
+/**
+ * @param {string} folder @param {number | null} uid
+ * @returns {{ files: string[], root: string }} nearest first; root: of the repository, or the folder itself
+ */
 function listCandidates(folder, uid) {
   const files = []
   for (let current = folder; ; current = dirname(current)) {
-    files.push(join(current, '.mcp.json'))
+    files.push(join(current, FILE))
     // `.git` is a folder in a clone and a file in a worktree or submodule.
     const git = lstatOrNull(join(current, '.git'))
-    if (git !== null && isOurs(git, uid)) return files
-    if (git !== null || dirname(current) === current) return files.slice(0, 1)
+    if (git !== null && isOurs(git, uid)) return { files, root: current }
+    if (git !== null || dirname(current) === current) return { files: files.slice(0, 1), root: folder }
+  }
+}
+
+/**
+ * Whether a file is what it seems to be, a part of the project. A home that is kept in a repository as a whole is not one
+ * project: no link counts there.
+ * @param {string} real @param {{ file: string, root: string, lookup: Lookup }} place
+ */
+function isInside(real, { file, root, lookup }) {
+  const project = realpathOrNull(root)
+  const home = realpathOrNull(lookup('HOME'))
+  if (project !== null && (home === null || !isWithin(join(home, FILE), project))) return isWithin(real, project)
+  return real === join(realpathOrNull(dirname(file)) ?? '', FILE)
+}
+
+/** Both real paths. @param {string} file @param {string} folder */
+function isWithin(file, folder) {
+  return file.startsWith(folder.endsWith(sep) ? folder : folder + sep)
+}
+
+/** @param {string | undefined} path */
+function realpathOrNull(path) {
+  try {
+    return path ? fs.realpathSync.native(path) : null
+  } catch {
+    return null
   }
 }
 
@@ -113,15 +176,21 @@ function isOurs(stats, uid) {
 }
 
 /**
- * @param {string} file @param {number | null} uid
- * @returns {{ servers: Record<string, unknown>, problem: string | null, fingerprint: string, isStrange?: boolean } | null}
- *   null: no such file
+ * @param {string} file
+ * @param {{ uid: number | null, budget: { bytes: number }, isInside: (real: string) => boolean }} limits budget: what may be
+ *   read still; below zero: it was not enough
+ * @returns {Found | null} null: no such file
  */
-function readMcpJson(file, uid) {
+function readMcpJson(file, { uid, budget, isInside }) {
   let handle
   try {
+    const real = fs.realpathSync.native(file)
+    if (!isInside(real)) {
+      const leftOut = 'leads out of this project through a symlink and is left out: put a file in its place'
+      return { servers: {}, problem: OUTSIDE, fingerprint: real, leftOut }
+    }
     // O_NONBLOCK: a named pipe in a cloned repository must not hold us for ever.
-    handle = fs.openSync(file, fs.constants.O_RDONLY | (fs.constants.O_NONBLOCK ?? 0))
+    handle = fs.openSync(real, fs.constants.O_RDONLY | (fs.constants.O_NONBLOCK ?? 0))
   } catch (error) {
     const code = codeOf(error)
     if (code === 'ENOENT' || code === 'ENOTDIR') return null
@@ -130,17 +199,27 @@ function readMcpJson(file, uid) {
   try {
     const stats = fs.fstatSync(handle)
     const fingerprint = `${stats.ino} ${stats.size} ${stats.mtimeMs} ${stats.uid}`
-    if (!isOurs(stats, uid)) return { servers: {}, problem: null, fingerprint, isStrange: true }
+    if (!isOurs(stats, uid)) {
+      const leftOut = 'belongs to another user and is left out: chown it if it is yours'
+      return { servers: {}, problem: null, fingerprint, leftOut }
+    }
     if (!stats.isFile()) return { servers: {}, problem: '.mcp.json parse error: not a file', fingerprint }
-    const bytes = readUpTo(handle, FILE_BYTES_MAX)
-    if (bytes === null) return { servers: {}, problem: '.mcp.json parse error: over 1 MiB', fingerprint }
-    return { ...parseMcpJson(bytes.toString('utf8')), fingerprint }
+    return { ...readWithin(handle, budget), fingerprint }
   } catch (error) {
     // A file of the kernel's, or of a disk that fails.
     return { servers: {}, problem: `.mcp.json parse error: ${codeOf(error)}`, fingerprint: codeOf(error) }
   } finally {
     fs.closeSync(handle)
   }
+}
+
+/** @param {number} handle @param {{ bytes: number }} budget */
+function readWithin(handle, budget) {
+  const others = budget.bytes < BYTES_MAX ? ' with those below it' : ''
+  const bytes = readUpTo(handle, budget.bytes)
+  budget.bytes -= bytes?.length ?? Number.POSITIVE_INFINITY
+  if (bytes === null) return { servers: {}, problem: `.mcp.json parse error: over 1 MiB${others}` }
+  return parseMcpJson(bytes.toString('utf8'))
 }
 
 /** @param {unknown} error */

@@ -157,10 +157,8 @@ function listTexts(value) {
 
 /** @param {Record<string, unknown>} peeks @returns {Record<string, Peek>} */
 function pickPeeks(peeks) {
-  /** @type {Record<string, Peek>} */
-  const picked = {}
-  for (const [key, peek] of Object.entries(peeks)) if (isPeek(peek)) picked[key] = peek
-  return picked
+  // Object.fromEntries defines what it is given: `__proto__` is a key like any other, and nobody's prototype.
+  return Object.fromEntries(Object.entries(peeks).flatMap(([key, peek]) => (isPeek(peek) ? [[key, peek]] : [])))
 }
 
 /** @param {unknown} value @returns {value is Peek} */

@@ -11,6 +11,7 @@ import { discoverIdentities } from './mcp-json.cjs'
 /** As many as the hooks look after. Each is a connection, and one file of a repository can name thousands. */
 export const IDENTITIES_MAX = 4
 const UNTRUSTED = 'server or token not trusted yet, run patchcord connect in a terminal'
+const NO_LONGER_TRUSTED = 'server or token not trusted any more, run patchcord connect in a terminal'
 
 /**
  * @typedef {import('./mcp-json.cjs').Identity} Identity
@@ -20,6 +21,7 @@ const UNTRUSTED = 'server or token not trusted yet, run patchcord connect in a t
  * @typedef {object} SupervisorOptions
  * @property {import('./config.cjs').Settings} settings
  * @property {string} folder
+ * @property {boolean} [isOnce] what a listener by hand is told is for this once: nothing is recorded as trusted
  * @property {import('./lines.mjs').Voice & Pick<import('./lines.mjs').Lines, 'stop' | 'forgetStops'>} lines
  * @property {(text: string) => void} log
  */
@@ -30,6 +32,8 @@ export class Supervisor {
   #listeners = new Map()
   /** Also those whose code is being loaded. @type {Set<string>} */
   #started = new Set()
+  /** Those that were ended with their trust. @type {Set<string>} */
+  #distrusted = new Set()
   /** Identities whose fault is final until the configuration changes. @type {Set<string>} */
   #failed = new Set()
   /** How many identities had no room at the last look. */
@@ -61,7 +65,9 @@ export class Supervisor {
       await this.#tellFatal(UNTRUSTED)
       return 1
     }
-    const outcomes = await Promise.all(chosen.map((identity) => this.#runOne(identity, false)))
+    const running = Promise.all(chosen.map((identity) => this.#runOne(identity, false)))
+    if (this.#options.settings.isStartedByModel) void this.#watchTrust()
+    const outcomes = await running
     if (outcomes.some((outcome) => outcome.kind === 'fatal')) return 1
     return outcomes.some((outcome) => outcome.kind === 'duplicate') ? 2 : 0
   }
@@ -126,6 +132,23 @@ export class Supervisor {
     return identities.filter((identity) => trusted.has(toTrustId(identity)))
   }
 
+  /** Whoever takes trust back need not find the process that still acts on it. Never resolves before it is stopped. */
+  async #watchTrust() {
+    const { log, settings } = this.#options
+    while (!this.#isStopping) {
+      await sleep(settings.times.configMs)
+      const identities = [...this.#listeners.values()].map(({ identity }) => identity)
+      const allowed = await this.#findAllowed(identities)
+      for (const key of identities.filter((identity) => !allowed.includes(identity)).map(toKey)) {
+        this.#distrusted.add(key)
+        await this.#listeners
+          .get(key)
+          ?.stop()
+          .catch((error) => log(`error: ${describeError(error)}`))
+      }
+    }
+  }
+
   /** Starts what is new and trusted, stops what is gone. @param {Discovery} discovery */
   async #follow({ identities, isBroken }) {
     const { readTrusted, toTrustId } = await import('./identity.cjs')
@@ -162,7 +185,10 @@ export class Supervisor {
       const listener = await this.#createListener(identity, isAuto)
       if (this.#isStopping) return { kind: 'stopped' }
       this.#listeners.set(key, listener)
-      const outcome = await listener.run()
+      const ended = await listener.run()
+      const isDistrusted = ended.kind === 'stopped' && this.#distrusted.has(key)
+      /** @type {Outcome} */
+      const outcome = isDistrusted ? { kind: 'fatal', text: NO_LONGER_TRUSTED } : ended
       if (outcome.kind === 'fatal') await this.#tellFatal(outcome.text)
       if (outcome.kind === 'duplicate') log(`already running (pid ${outcome.pid})`)
       return outcome
@@ -174,7 +200,8 @@ export class Supervisor {
 
   /** @param {Identity} identity @param {boolean} isAuto */
   async #createListener(identity, isAuto) {
-    const { settings, lines, log } = this.#options
+    const { settings, lines, log, isOnce = false } = this.#options
+    const isRecorded = !isAuto && !isOnce && !settings.isStartedByModel
     // Not before there is somebody to listen for: an idle --auto stays small, and the first line comes early.
     const { Listener } = await import('./listener.mjs')
     return new Listener({
@@ -183,7 +210,7 @@ export class Supervisor {
       isAuto,
       lines,
       log,
-      onAccepted: () => (isAuto || settings.isStartedByModel ? Promise.resolve() : this.#record(identity)),
+      onAccepted: () => (isRecorded ? this.#record(identity) : Promise.resolve()),
       onState: (state) => this.#noteState(state),
     })
   }

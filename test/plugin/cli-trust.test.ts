@@ -84,6 +84,15 @@ describe('a server of .mcp.json that was never connected to', () => {
     }
   })
 
+  test('is not asked about where a model has started the command, which could fake the terminal', async (context) => {
+    const { find } = await setUp(context)
+    for (const name of ['CLAUDECODE', 'CODEX_SANDBOX', 'CODEX_SESSION_ID']) {
+      const terminal = new Terminal('y\n')
+      await assert.rejects(find(terminal, { [name]: '1' }), REFUSED)
+      assert.equal(terminal.shown, '')
+    }
+  })
+
   test('needs no question once it is connected to, nor when the environment names the server', async (context) => {
     const { machine, find } = await setUp(context)
     const terminal = Object.assign(new Terminal(null), { isTTY: false })

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { mkdir, readdir, rename, rm, symlink } from 'node:fs/promises'
+import { mkdir, rename, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import type { Machine } from './command.ts'
@@ -133,30 +133,6 @@ describe('disconnect in a folder that connect does not know', () => {
         assert.equal(code, 1)
         assert.match(stderr, /^patchcord: patchcord connect has written nothing in \S+\/project\. An entry .* by hand/)
       }
-    }),
-  )
-
-  test(
-    'what the client has logged of the server is named, and with --logs deleted; other logs and what a link leads to stay',
-    { skip: process.platform !== 'linux' },
-    withMachine(async ({ machine, connect }) => {
-      const caches = join(machine.root, '.cache/claude-cli-nodejs')
-      const logs = join(caches, machine.project.replace(/[^A-Za-z0-9]/g, '-'))
-      const elsewhere = join(machine.root, 'elsewhere')
-      for (const name of ['mcp-logs-patchcord', 'mcp-logs-other']) await mkdir(join(logs, name), { recursive: true })
-      await mkdir(join(caches, '-another-project/mcp-logs-patchcord'), { recursive: true })
-      await mkdir(elsewhere)
-      await symlink(elsewhere, join(logs, 'mcp-logs-patchcord-2'))
-      await connect()
-      const [, line = ''] = await disconnect(machine)
-      const ours = join(logs, 'mcp-logs-patchcord')
-      assert.equal(line, `  Claude Code's own log of this server stays, delete it if you like: ${ours}`)
-      assert.equal((await readdir(logs)).length, 3)
-      await connect()
-      const { json } = await machine.run(['disconnect', '--logs', '--json'])
-      assert.deepEqual(json.client_logs, [ours])
-      assert.deepEqual((await readdir(logs)).sort(), ['mcp-logs-other', 'mcp-logs-patchcord-2'])
-      assert.deepEqual(await readdir(join(caches, '-another-project')), ['mcp-logs-patchcord'])
     }),
   )
 })

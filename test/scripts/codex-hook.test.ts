@@ -67,6 +67,20 @@ describe('the hook of Codex', { skip: process.platform !== 'linux' }, () => {
     assert.equal(server.count('DELETE', '/api/lease'), 1)
   })
 
+  test('a thread is woken also where the hook has what Codex gives to the commands of a model, and nobody is trusted by that', async (context) => {
+    const env = { CODEX_THREAD_ID: 'x', CODEX_SESSION_ID: 'x', CODEX_SANDBOX_NETWORK_DISABLED: '1' }
+    const { server, home, codex, connected } = await setUp(context, { env })
+    const trusted = await home.readTrusted()
+    const thread = createThreadId()
+    await codex.startThread(thread)
+    await connected(1)
+    server.deliver('alice')
+    await eventually(() => readQueued(home).length > 0)
+    assert.deepEqual(await home.readTrusted(), trusted)
+    await codex.hook('SessionEnd', thread, { reason: 'other' })
+    await eventually(() => listThreadFiles(home).length === 0)
+  })
+
   test('the listener ends when Codex dies without a word', async (context) => {
     const { home, codex, connected } = await setUp(context)
     await codex.startThread(createThreadId())

@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict'
-import { chmod, mkdir, readdir, readFile, stat, writeFile } from 'node:fs/promises'
+import { chmod, mkdir, readdir, readFile, stat, utimes, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
+import { readMemory } from '../../scripts/lib/runtime-folder.cjs'
 import {
   assertSilent,
   hookEvent as event,
@@ -117,10 +118,25 @@ describe('the end of a turn', { concurrency: 4 }, () => {
     await mkdir(join(home.runtime, 'patchcord'), { mode: 0o755 })
     await chmod(join(home.runtime, 'patchcord'), 0o755)
     for (const name of ['Stop', 'PostToolUse']) assertSilent(await runHook(home, event(name)))
-    await chmod(join(home.runtime, 'patchcord'), 0o700)
-    // A folder stands where the memory would be written.
-    await mkdir(join(home.runtime, 'patchcord', 'hook_session-1.json', 'x'), { recursive: true })
-    for (const name of ['Stop', 'PostToolUse']) assertSilent(await runHook(home, event(name)))
+  })
+
+  test('is told where folders stand in the way of its files, and they are taken away', {
+    skip: !isPosix,
+  }, async (context) => {
+    const { server, home } = await setUp(context)
+    server.deliver('alice')
+    const runtime = join(home.runtime, 'patchcord')
+    await mkdir(runtime, { mode: 0o700 })
+    const names = ['hook_session-1.json', 'hook_session-1.lock', 'hook_long-ago.json']
+    const long = new Date(Date.now() - 30 * 24 * 3_600_000)
+    for (const name of names) {
+      await mkdir(join(runtime, name, 'x'), { recursive: true })
+      await utimes(join(runtime, name), long, long)
+    }
+    assert.match((await runHook(home, event('PostToolUse'))).stdout, /1 new message/)
+    assertSilent(await runHook(home, event('PostToolUse')))
+    assert.match((await runHook(home, event('SessionStart'))).stdout, /this session is the agent bob@acme/)
+    assert.deepEqual(await readdir(runtime), ['hook_session-1.json'])
   })
 
   test('remembers 1,000 messages, in a file that only the user can read', async (context) => {
@@ -293,6 +309,15 @@ test('what is no event of ours is silent: other names, no JSON, nothing, more th
   // Large, and still an event.
   const bearable = event('PostToolUse', { tool_response: '}\n'.repeat(1024 * 1024) })
   assert.match((await runHook(home, bearable)).stdout, /1 new/)
+})
+
+test('a peek that is called __proto__ is one like any other', async (context) => {
+  const { home } = await setUp(context)
+  const file = join(home.root, 'hook_x.json')
+  const peek = { at: 1, new: 2, agent: 'bob', namespace: 'acme' }
+  await writeFile(file, JSON.stringify({ peeks: { key: peek } }).replace('{"key"', '{"__proto__"'))
+  const { peeks } = readMemory(file)
+  assert.deepEqual([Object.keys(peeks), Object.getPrototypeOf(peeks)], [['__proto__'], Object.prototype])
 })
 
 test('what an old or a hostile program has left in the memory is no matter', async (context) => {

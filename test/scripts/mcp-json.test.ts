@@ -287,11 +287,69 @@ test('a megabyte that is written to be slow is read in no time', async (context)
   }
 })
 
-test('a link to a file without end that says to be empty is over a mebibyte', {
-  skip: process.platform !== 'linux',
+test('a link out of the repository names nobody, be it to the project beside it or to a file without end; one inside does', {
+  skip: process.platform === 'win32',
 }, async (context) => {
   const root = await setUp(context)
-  await symlink('/proc/self/pagemap', join(root, '.mcp.json'))
-  const { identities, problem } = discover(root)
-  assert.deepEqual([identities, problem], [[], '.mcp.json parse error: over 1 MiB'])
+  const repository = join(root, 'repository')
+  const deep = join(repository, 'deep')
+  const evil = join(deep, '.mcp.json')
+  await mkdir(join(root, 'backend'))
+  await writeFile(join(root, 'backend', '.mcp.json'), JSON.stringify(servers('https://pc.example', `Bearer ${TOKEN}`)))
+  await mkdir(join(repository, '.git'))
+  const targets = ['../../backend/.mcp.json', '../out/.mcp.json', '/proc/self/pagemap']
+  await symlink('../backend', join(repository, 'out'))
+  for (const target of process.platform === 'linux' ? targets : targets.slice(0, 2)) {
+    await rm(evil, { force: true })
+    await symlink(target, evil)
+    const { identities, problem, isBroken, notes } = discover(deep)
+    assert.deepEqual([identities, isBroken], [[], false], target)
+    assert.equal(problem, '.mcp.json leads out of this project through a symlink, put a file in its place')
+    assert.deepEqual(notes, [
+      `${evil} leads out of this project through a symlink and is left out: put a file in its place`,
+    ])
+  }
+  await rm(join(repository, '.git'), { recursive: true })
+  await rm(evil)
+  await symlink('../shared.json', evil)
+  await writeFile(join(repository, 'shared.json'), JSON.stringify(servers('https://pc.example', `Bearer ${TOKEN}`)))
+  assert.deepEqual(discover(deep).identities, [], 'without a repository the folder is the project')
+  await mkdir(join(repository, '.git'))
+  assert.equal(discover(deep).identities.length, 1)
+  assert.deepEqual(discover(deep, { HOME: repository }).identities, [], 'a home in a repository is not one project')
+})
+
+test('a folder that is reached through a symlink is the project that it is', {
+  skip: process.platform === 'win32',
+}, async (context) => {
+  const root = await setUp(context)
+  await writeFile(
+    join(root, 'repository', '.mcp.json'),
+    JSON.stringify(servers('https://pc.example', `Bearer ${TOKEN}`)),
+  )
+  await symlink('repository', join(root, 'link'))
+  assert.equal(discover(join(root, 'link')).identities.length, 1)
+  await mkdir(join(root, 'repository', '.git'))
+  assert.equal(discover(join(root, 'link', 'deep')).identities.length, 1)
+})
+
+test('all files of a deep path together cost no more than one of a mebibyte', {
+  skip: process.platform === 'win32',
+}, async (context) => {
+  const root = await setUp(context)
+  await mkdir(join(root, '.git'))
+  await writeFile(join(root, 'slow.json'), '['.repeat(1_000_000))
+  const folders = Array.from({ length: 40 }, (_, depth) => join(root, ...Array(depth + 1).fill('d')))
+  await mkdir(folders.at(-1) ?? '', { recursive: true })
+  for (const folder of folders) await symlink(join(root, 'slow.json'), join(folder, '.mcp.json'))
+  const before = process.cpuUsage()
+  const { identities, notes, isBroken } = discover(folders.at(-1) ?? '')
+  const { user } = process.cpuUsage(before)
+  assert.deepEqual([identities, isBroken, notes.length], [[], true, 2])
+  assert.match(notes[1] ?? '', /: \.mcp\.json parse error: over 1 MiB with those below it$/)
+  assert.ok(user < 1_000_000, `${user} µs of processor time`)
+  await writeFile(join(root, 'slow.json'), '{}')
+  const many = discover(folders.at(-1) ?? '')
+  assert.deepEqual([many.notes.length, many.isBroken], [1, false])
+  assert.match(many.notes[0] ?? '', / is left out, as are those above it: 16 files are read for one folder, not more$/)
 })

@@ -20,6 +20,6 @@ test('an option that is none ends with the usage on stderr and speaks to nobody'
   ] as const) {
     const ended = await run(option)
     assert.deepEqual([ended.code, ended.stdout], [code, ''])
-    assert.match(ended.stderr, /^subscribe: usage: node subscribe\.mjs \[--auto\]/)
+    assert.match(ended.stderr, /^subscribe: usage: node subscribe\.mjs \[--auto \| --once\]/)
   }
 })
