@@ -91,6 +91,23 @@ test('a wake whose NOTIFY never came arrives within 3 s, once', async () => {
   )
 })
 
+test('a wait whose NOTIFY never came ends with its message within 3 s', async () => {
+  const there = createInstance()
+  const { alice, bob } = await seed(database, 'lost-wait', ['alice', 'bob'])
+  const readBack = startReadBack({ sql: database.api, bus: there.bus, log: LOG })
+  const scope = { ...bob.scope, bus: there.bus }
+  const waiting = waitForMessage(scope, there.waiters, { timeout_seconds: 15 }, new AbortController().signal)
+  await until(() => [...there.waiters.agentIds()].length > 0)
+  // Its first look into the inbox finds nothing: only a wake can end it now.
+  await new Promise((resolve) => setTimeout(resolve, 200))
+  await alice((scope) => sendMessage(scope, { to: 'bob', content: 'x' }))
+  const startedAt = performance.now()
+  const { end, message } = await waiting
+  await readBack.close()
+  assert.deepEqual([end, message?.content], ['message', 'x'])
+  assert.ok(performance.now() - startedAt < 3_000)
+})
+
 test('more wakes than one page of the read-back arrive, each once, for those who listen', async () => {
   const there = createInstance()
   const { alice, bob, carol } = await seed(database, 'pages', ['alice', 'bob', 'carol'])

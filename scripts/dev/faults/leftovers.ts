@@ -23,17 +23,18 @@ function look(folder: string | null, before: string[]): string[] {
   const more = HANDLES.filter((kind) => count(now, kind) > count(before, kind))
   return [
     ...more.map((kind) => `${count(now, kind) - count(before, kind)} ${kind} of this process are still open`),
-    ...listProcesses(folder).map((line) => `still runs: ${line}`),
+    ...(folder === null ? [] : findProcesses(folder)).map(({ pid, command }) => `still runs: ${pid} ${command}`),
   ]
 }
 
 /** Programs that name the folder in their command or environment; only Linux shows them. */
-function listProcesses(folder: string | null): string[] {
-  if (process.platform !== 'linux' || folder === null) return []
+export function findProcesses(folder: string): { pid: number; command: string }[] {
+  if (process.platform !== 'linux') return []
   const pids = readdirSync('/proc').filter((name) => /^\d+$/.test(name) && Number(name) !== process.pid)
   return pids.flatMap((pid) => {
-    const [command, environment] = ['cmdline', 'environ'].map((file) => read(`/proc/${pid}/${file}`))
-    return `${command}${environment}`.includes(folder) ? [`${pid} ${command?.replaceAll('\0', ' ')}`] : []
+    const [command = '', environment] = ['cmdline', 'environ'].map((file) => read(`/proc/${pid}/${file}`))
+    if (!`${command}${environment}`.includes(folder)) return []
+    return [{ pid: Number(pid), command: command.replaceAll('\0', ' ') }]
   })
 }
 
