@@ -16,7 +16,9 @@ interface Page {
   deferred: { preview: string }[]
   deferred_left: number
   settled: unknown[]
+  /** The nearest first. */
   agents: { agent: string }[]
+  agents_left_out: number
 }
 
 /** Of one answer, in either form in which a model may be shown it. Estimates are too high rather than too low. */
@@ -41,7 +43,7 @@ export function fitMessages<M extends { content: string }>(messages: M[], max = 
 }
 
 /** An inbox as one answer can hold it: what is new first, then what was shown lately, then lines and agents, the rest counted. */
-export function fitInbox<P extends Page>(inbox: P): P & { agents_left_out: number } {
+export function fitInbox<P extends Page>(inbox: P): P {
   let left = ANSWER_TOKENS - HEADER_TOKENS - inbox.settled.length * SETTLED_TOKENS
   const fresh = fitMessages(inbox.new, Math.min(MESSAGES_TOKENS, left - REST_TOKENS))
   left -= sizeOf(fresh)
@@ -64,7 +66,7 @@ export function fitInbox<P extends Page>(inbox: P): P & { agents_left_out: numbe
     deferred,
     deferred_left: inbox.deferred_left + (inbox.deferred.length - deferred.length),
     agents,
-    agents_left_out: inbox.agents.length - agents.length,
+    agents_left_out: inbox.agents_left_out + (inbox.agents.length - agents.length),
   }
 }
 

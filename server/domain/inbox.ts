@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { callEntry, type Scope } from '../db/scope.ts'
+import { callEntry, type Outcome, type Scope } from '../db/scope.ts'
 import { PatchcordError } from '../errors.ts'
 import type { Wake } from '../wakes/bus.ts'
 import type { Wait, Waiters, WaitFor } from '../wakes/waiters.ts'
@@ -75,7 +75,7 @@ export const Inbox = z.object({
   you: Agent,
   agents: z.array(Agent),
   offline_left_out: z.int(),
-  /** For the size of the answer: list_agents shows all. */
+  /** For the size of the answer, the furthest: list_agents shows all. */
   agents_left_out: z.int(),
 })
 export type Inbox = z.output<typeof Inbox>
@@ -123,8 +123,6 @@ export async function fetchInbox(scope: Scope, input: z.output<typeof FetchInbox
   const again = answer.again as InboxMessage[]
   const open = answer.open as InboxLine[]
   const deferred = answer.deferred as InboxLine[]
-  const agents = (answer.agents as Record<string, unknown>[]).map((row) => toAgent(row, answer.agent as string))
-  const shown = agents.filter((agent) => !agent.is_you && (input.all_agents || agent.reach !== 'offline'))
   const openBefore = counts.open - messages.length
   return fitInbox({
     agent: answer.agent as string,
@@ -139,10 +137,22 @@ export async function fetchInbox(scope: Scope, input: z.output<typeof FetchInbox
     deferred,
     deferred_left: counts.deferred - deferred.length,
     settled: answer.settled as SettledMessage[],
-    you: agents.find((agent) => agent.is_you) as Agent,
-    agents: shown,
-    offline_left_out: agents.length - 1 - shown.length,
+    ...listNear(answer, input.all_agents ?? false),
   })
+}
+
+/** Of the agents here as many as SQL gives, the nearest; those that are not asked for and those that are too many are counted. */
+function listNear(
+  answer: Outcome,
+  isAll: boolean,
+): Pick<Inbox, 'you' | 'agents' | 'offline_left_out' | 'agents_left_out'> {
+  const you = answer.you as Record<string, unknown>
+  const me = you.agent as string
+  const near = (answer.agents as Record<string, unknown>[]).map((row) => toAgent(row, me))
+  const agents = isAll ? near : near.filter(({ reach }) => reach !== 'offline')
+  const offlineLeft = isAll ? 0 : (answer.offline_count as number)
+  const agentsLeft = (answer.agents_count as number) - offlineLeft - agents.length
+  return { you: toAgent(you, me), agents, offline_left_out: offlineLeft, agents_left_out: agentsLeft }
 }
 
 /** What waits, oldest first, changing nothing: for hooks and listeners. `count_only` gives all ids, up to the cap per recipient. */

@@ -191,16 +191,34 @@ begin
     'open', patchcord.unsettled_lines('open', v_shown_since, v_new_ids),
     'deferred', patchcord.unsettled_lines('deferred', null, '{}'),
     'counts', patchcord.count_inbox(),
-    'agents', (
-      select coalesce(jsonb_agg(to_jsonb(r) order by r.agent), '[]') from patchcord.reach_of(array(
-        select a.id from patchcord.agents a where a.namespace_uuid = w.namespace_id and a.deleted_at is null limit 500
-      )) r
-    )
-  );
+    'you', (select to_jsonb(r) from patchcord.reach_of(array[w.agent_id]) r)
+  ) || patchcord.agents_near();
 end
 $$;
 comment on function patchcord.fetch_inbox(text, uuid[]) is
   'Entry: marks p_done, fetches what is new (20 messages, about 8,000 tokens), and lists what is open, deferred and who is here.';
+
+create function patchcord.agents_near() returns jsonb
+language sql stable
+as $$
+  with other as materialized (
+    select r, array_position(array['wakeable', 'online'], r.reach) as place
+    from patchcord.reach_of(array(
+      select a.id from patchcord.agents a
+      where a.namespace_uuid = patchcord.claim_namespace() and a.id <> patchcord.claim_agent() and a.deleted_at is null
+    )) r
+  )
+  select jsonb_build_object(
+    'agents', coalesce((
+      select jsonb_agg(to_jsonb(n.r) order by n.place, (n.r).agent)
+      from (select o.r, o.place from other o order by o.place, (o.r).agent limit 500) n
+    ), '[]'),
+    'agents_count', (select count(*) from other),
+    'offline_count', (select count(*) from other o where o.place is null)
+  )
+$$;
+comment on function patchcord.agents_near() is
+  'The other agents of the namespace, 500 at most, who can be reached soonest first, and how many there are.';
 
 create function patchcord.count_inbox() returns jsonb
 language sql stable
@@ -297,14 +315,14 @@ revoke execute on function
   patchcord.shown(patchcord.agent_messages, text, text, timestamptz), patchcord.sender_name(patchcord.agent_messages, text),
   patchcord.about_tokens(text),
   patchcord.take_new(uuid[], text, boolean, integer, integer, uuid[]), patchcord.unsettled_lines(text, timestamptz, uuid[]),
-  patchcord.take_notices(), patchcord.fetch_inbox(text, uuid[]), patchcord.count_inbox(),
+  patchcord.take_notices(), patchcord.agents_near(), patchcord.fetch_inbox(text, uuid[]), patchcord.count_inbox(),
   patchcord.fetch_next(text, text, text, uuid[]), patchcord.peek_inbox(text, text, integer), patchcord.roster()
 from public;
 grant execute on function
   patchcord.shown(patchcord.agent_messages, text, text, timestamptz), patchcord.sender_name(patchcord.agent_messages, text),
   patchcord.about_tokens(text),
   patchcord.take_new(uuid[], text, boolean, integer, integer, uuid[]), patchcord.unsettled_lines(text, timestamptz, uuid[]),
-  patchcord.take_notices(), patchcord.count_inbox(), patchcord.roster()
+  patchcord.take_notices(), patchcord.agents_near(), patchcord.count_inbox(), patchcord.roster()
 to patchcord_agent;
 grant execute on function
   patchcord.fetch_inbox(text, uuid[]), patchcord.fetch_next(text, text, text, uuid[]),

@@ -35,6 +35,7 @@ const FUNCTIONS: Record<string, string[]> = {
   ],
   patchcord_agent: [
     'about_tokens(text)',
+    'agents_near()',
     'count_inbox()',
     'count_turns(uuid[],jsonb)',
     'find_recipients(text[],text[])',

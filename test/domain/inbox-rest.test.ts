@@ -1,0 +1,69 @@
+import assert from 'node:assert/strict'
+import { after, before, test } from 'node:test'
+import type { Scope } from '../../server/db/scope.ts'
+import { createAgent, listAgents } from '../../server/domain/agents.ts'
+import { fetchInbox, type Inbox } from '../../server/domain/inbox.ts'
+import { recallMessages, replyToMessage, sendMessage } from '../../server/domain/messages.ts'
+import { hashToken, issueToken } from '../../server/domain/tokens.ts'
+import { createTestDatabase, type TestDatabase } from '../helpers/database.ts'
+import { type SeededAgent, seed } from '../helpers/seed.ts'
+
+const LIMITS = { limits: { sendBurst: 1_000, newPerRecipientMax: 1_000 } }
+
+let database: TestDatabase
+before(async () => {
+  database = await createTestDatabase()
+})
+after(() => database.drop())
+
+const report = async (from: SeededAgent, to: string, content: string) =>
+  (await from((scope) => sendMessage(scope, { to, content, kind: 'report' }))).message_id
+
+const fetchOf = async (who: SeededAgent) => await who((scope) => fetchInbox(scope, {}))
+
+/** `who` has resolved one message of `from` for each of these texts. */
+async function resolveAll(who: SeededAgent, from: SeededAgent, texts: string[]): Promise<string[]> {
+  const ids: string[] = []
+  for (const content of texts) {
+    const message_id = await report(from, who.agent, 'please')
+    await fetchOf(who)
+    await who((scope) => replyToMessage(scope, { message_id, resolve: true, content }))
+    ids.push(message_id)
+  }
+  return ids
+}
+
+const numbers = (from: number, to: number) => Array.from({ length: to - from }, (_, index) => String(from + index))
+const contentsOf = (messages: Inbox['new']) => messages.map(({ content }) => content)
+
+test('an inbox among hundreds of agents is that of its caller, names who is near, and counts all others', async () => {
+  const { alice } = await seed(database, 'crowd', ['alice'])
+  await database.admin`
+    insert into patchcord.agents (namespace_uuid, name) select ${alice.namespaceId}, 'a' || i from generate_series(1, 620) i`
+  const join = async (name: string): Promise<Scope> => {
+    await createAgent(database.admin, { namespace: 'crowd', name })
+    const { token } = await issueToken(database.admin, { namespace: 'crowd', agent: name })
+    return { ...alice.scope, tokenHash: hashToken(token) }
+  }
+  const [yan, zoe] = [await join('yan'), await join('zoe')]
+  await report(alice, 'zoe', 'from alice')
+  await sendMessage(yan, { to: 'zoe', content: 'from yan', kind: 'report' })
+  const inbox = await fetchInbox(zoe, {})
+  assert.deepEqual(contentsOf(inbox.new), ['from alice', 'from yan'])
+  assert.deepEqual([inbox.you.agent, inbox.you.is_you, inbox.you.reach], ['zoe', true, 'online'])
+  const names = inbox.agents.map(({ agent, reach, is_you }) => `${agent} ${reach} ${is_you}`)
+  assert.deepEqual(names, ['alice online false', 'yan online false'])
+  assert.deepEqual([inbox.offline_left_out, inbox.agents_left_out], [620, 0])
+  const all = await fetchInbox(zoe, { all_agents: true })
+  assert.deepEqual(
+    all.agents.slice(0, 2).map(({ agent }) => agent),
+    ['alice', 'yan'],
+  )
+  assert.deepEqual([all.offline_left_out, all.agents.length + all.agents_left_out], [0, 622])
+  const listed = await listAgents(zoe, { all: true })
+  assert.equal(listed.agents.length, 623)
+  assert.deepEqual(
+    listed.agents.filter(({ is_you }) => is_you).map(({ agent }) => agent),
+    ['zoe'],
+  )
+})
