@@ -67,3 +67,31 @@ test('an inbox among hundreds of agents is that of its caller, names who is near
     ['zoe'],
   )
 })
+
+test('notices of resolves fill no inbox', async () => {
+  const { alice, bob, carol } = await seed(database, 'unfilled', ['alice', 'bob', 'carol'], {
+    limits: { newPerRecipientMax: 3 },
+  })
+  await resolveAll(bob, alice, ['1', '2', '3', '4'])
+  for (const content of ['a', 'b', 'c']) await report(carol, 'alice', content)
+  await assert.rejects(report(carol, 'alice', 'd'), { code: 'inbox_full' })
+  const { new: fresh, notices } = await fetchOf(alice)
+  assert.deepEqual([fresh.length, notices.length], [3, 4])
+})
+
+test('what is resolved already tells its sender nothing more, even when it is resolved twice at once', async () => {
+  const { alice, bob } = await seed(database, 'twice', ['alice', 'bob'], LIMITS)
+  const message_id = await report(alice, 'bob', 'please')
+  await fetchOf(bob)
+  const resolve = (content?: string) =>
+    bob((scope) => replyToMessage(scope, { message_id, resolve: true, ...(content && { content }) }))
+  const ends = await Promise.allSettled(numbers(0, 6).map((content) => resolve(content)))
+  const refused = ends.flatMap((end) => (end.status === 'rejected' ? [end.reason.code] : []))
+  assert.deepEqual(refused, Array(5).fill('conflict'))
+  await assert.rejects(resolve('once more'), { code: 'conflict' })
+  assert.equal((await resolve()).state, 'resolved')
+  assert.equal((await fetchOf(alice)).notices.length, 1)
+  // It is no end of the talk: an answer is a message.
+  await bob((scope) => replyToMessage(scope, { message_id, content: 'after all' }))
+  assert.deepEqual(contentsOf((await fetchOf(alice)).new), ['after all'])
+})
