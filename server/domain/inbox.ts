@@ -43,7 +43,7 @@ export const InboxLine = z.object({
 })
 export type InboxLine = z.output<typeof InboxLine>
 
-/** What a resolve tells: shown once, nothing to do. */
+/** What a resolve tells: shown once, nothing to do. `content` is cut at 500 characters or less; recall shows the rest. */
 export const InboxNotice = z.object({
   message_id: z.string(),
   from: z.string(),
@@ -51,6 +51,7 @@ export const InboxNotice = z.object({
   reply_to: z.string().nullable(),
   sent_at: z.string(),
   content: z.string(),
+  content_length: z.int(),
 })
 export type InboxNotice = z.output<typeof InboxNotice>
 
@@ -67,6 +68,7 @@ export const Inbox = z.object({
   new_left: z.int(),
   again: z.array(InboxMessage),
   notices: z.array(InboxNotice),
+  notices_left: z.int(),
   open: z.array(InboxLine),
   open_left: z.int(),
   deferred: z.array(InboxLine),
@@ -118,7 +120,7 @@ export async function fetchInbox(scope: Scope, input: z.output<typeof FetchInbox
     scope,
     (sql) => sql`select patchcord.fetch_inbox(${scope.tokenHash}, ${done}::uuid[]) as answer`,
   )
-  const counts = answer.counts as Inbox['counts']
+  const counts = answer.counts as Inbox['counts'] & { notices: number }
   const messages = answer.new as InboxMessage[]
   const again = answer.again as InboxMessage[]
   const open = answer.open as InboxLine[]
@@ -132,6 +134,7 @@ export async function fetchInbox(scope: Scope, input: z.output<typeof FetchInbox
     new_left: counts.new,
     again,
     notices: answer.notices as InboxNotice[],
+    notices_left: counts.notices,
     open,
     open_left: openBefore - again.length - open.length,
     deferred,

@@ -79,6 +79,23 @@ test('notices of resolves fill no inbox', async () => {
   assert.deepEqual([fresh.length, notices.length], [3, 4])
 })
 
+test('notices are shown five at a time, each once, and the rest are counted', async () => {
+  const { alice, bob } = await seed(database, 'five', ['alice', 'bob'], LIMITS)
+  await resolveAll(bob, alice, numbers(0, 12))
+  const pages: [string[], number][] = []
+  for (let page = 0; page < 4; page++) {
+    const { notices, notices_left: left, counts } = await fetchOf(alice)
+    assert.equal(counts.new, 0)
+    pages.push([notices.map(({ content }) => content), left])
+  }
+  assert.deepEqual(pages, [
+    [numbers(0, 5), 7],
+    [numbers(5, 10), 2],
+    [numbers(10, 12), 0],
+    [[], 0],
+  ])
+})
+
 test('what is resolved already tells its sender nothing more, even when it is resolved twice at once', async () => {
   const { alice, bob } = await seed(database, 'twice', ['alice', 'bob'], LIMITS)
   const message_id = await report(alice, 'bob', 'please')
@@ -90,8 +107,37 @@ test('what is resolved already tells its sender nothing more, even when it is re
   assert.deepEqual(refused, Array(5).fill('conflict'))
   await assert.rejects(resolve('once more'), { code: 'conflict' })
   assert.equal((await resolve()).state, 'resolved')
-  assert.equal((await fetchOf(alice)).notices.length, 1)
+  const { notices, notices_left: left } = await fetchOf(alice)
+  assert.deepEqual([notices.length, left], [1, 0])
   // It is no end of the talk: an answer is a message.
   await bob((scope) => replyToMessage(scope, { message_id, content: 'after all' }))
   assert.deepEqual(contentsOf((await fetchOf(alice)).new), ['after all'])
+})
+
+test('a long text of a resolve is cut with its length, and recall shows the rest', async () => {
+  const { alice, bob } = await seed(database, 'long', ['alice', 'bob'], LIMITS)
+  const text = numbers(0, 600).join(' ')
+  await resolveAll(bob, alice, ['short', text])
+  const [short, long] = (await fetchOf(alice)).notices
+  assert.deepEqual([short?.content, short?.content_length], ['short', 5])
+  assert.deepEqual([long?.content, long?.content_length], [text.slice(0, 500), text.length])
+  const rest = { message_id: long?.message_id as string, offset: 500 }
+  const recalled = await alice((scope) => recallMessages(scope, rest))
+  assert.equal(recalled.messages[0]?.content, text.slice(500))
+})
+
+test('a notice for which there is no room stays new, and none is empty', async () => {
+  const { alice, bob } = await seed(database, 'room', ['alice', 'bob'], LIMITS)
+  const texts = numbers(0, 8).map((number) => `${number} ${'漢'.repeat(450)}`)
+  await resolveAll(bob, alice, texts)
+  for (let page = 0; page < 3; page++) await report(bob, 'alice', '漢'.repeat(9_000))
+  const seen: string[] = []
+  for (let page = 0; page < 8; page++) {
+    const { new: fresh, notices, notices_left: left } = await fetchOf(alice)
+    if (fresh.length > 0) assert.ok(notices.length < 5, `${notices.length} beside a full page`)
+    for (const { content } of notices) assert.ok(content.length >= 100, `${content.length} characters`)
+    seen.push(...notices.map(({ content }) => content.slice(0, 1)))
+    assert.equal(seen.length + left, 8)
+  }
+  assert.deepEqual(seen, numbers(0, 8))
 })
