@@ -3,12 +3,12 @@ import { cutToTokens, estimateTokens, shareTokens } from './answer-size.ts'
 interface Message {
   message_id: string
   content: string
-  shown_seconds_ago: number | null
 }
 
 /** What of an inbox takes room; its numbers and names are short. */
 interface Page {
   new: Message[]
+  /** In the order in which they were shown. */
   again: Message[]
   notices: { content: string }[]
   open: { preview: string }[]
@@ -72,8 +72,7 @@ export function fitInbox<P extends Page>(inbox: P): P {
 
 /** Whoever asks again may have lost the last answer: what that one showed comes first, the latest one cut rather than left out. */
 function takeLatest(messages: Message[], max: number): Message[] {
-  const ago = ({ shown_seconds_ago: seconds }: Message) => seconds ?? 0
-  const latestFirst = [...messages].reverse().sort((a, b) => ago(a) - ago(b))
+  const latestFirst = [...messages].reverse()
   const [latest] = latestFirst
   if (!latest || max < 2 * MESSAGE_TOKENS) return []
   const [first] = fitMessages([latest], max)

@@ -187,13 +187,14 @@ begin
   v_new_tokens := least(8750 - 45 * cardinality(p_done), 8700, (
     select coalesce(sum(230 + patchcord.about_tokens(e ->> 'content')), 0) from jsonb_array_elements(v_new) as e));
   v_again := (
-    -- An answer can be lost on its way: what was fetched in the last minute is shown in full once more.
-    select coalesce(jsonb_agg(patchcord.shown(m, a.name, b.content, d.fetched_at) order by m.sent_at, m.id), '[]')
+    -- An answer can be lost on its way: what was fetched in the last minute is shown in full once more, and of too much of it
+    -- the latest, since the last answer is the one that may be lost. In the order in which it was fetched: the server cuts, too.
+    select coalesce(jsonb_agg(patchcord.shown(m, a.name, b.content, d.fetched_at) order by d.fetched_at, m.id), '[]')
     from (
       select s.message_id, s.fetched_at from patchcord.deliveries s
       where s.to_agent_uuid = w.agent_id and s.state = 'open' and s.fetched_at > v_shown_since
         and s.message_id <> all (v_new_ids)
-      order by s.message_id limit greatest(0, 20 - cardinality(v_new_ids))
+      order by s.fetched_at desc, s.message_id desc limit greatest(0, 20 - cardinality(v_new_ids))
     ) d
       join patchcord.agent_messages m on m.id = d.message_id and m.to_agent_uuid = w.agent_id
       join patchcord.message_bodies b on b.id = d.message_id

@@ -141,3 +141,37 @@ test('a notice for which there is no room stays new, and none is empty', async (
   }
   assert.deepEqual(seen, numbers(0, 8))
 })
+
+test('who lost an answer sees in the next ones what it showed, not what an earlier one did', async () => {
+  const { alice, bob } = await seed(database, 'lost', ['alice', 'bob'], LIMITS)
+  for (const content of numbers(0, 42)) await report(alice, 'bob', content)
+  assert.deepEqual(contentsOf((await fetchOf(bob)).new), numbers(0, 20))
+  assert.deepEqual(contentsOf((await fetchOf(bob)).new), numbers(20, 40), 'lost')
+  const third = await fetchOf(bob)
+  assert.deepEqual([contentsOf(third.new), contentsOf(third.again)], [numbers(40, 42), numbers(22, 40)])
+  const fourth = await fetchOf(bob)
+  assert.deepEqual([contentsOf(fourth.again), fourth.open_left], [numbers(22, 42), 22])
+})
+
+test('of what was shown within one second the latest is shown again first, where not all of it has room', async () => {
+  const { alice, bob } = await seed(database, 'second', ['alice', 'bob'], LIMITS)
+  // Shown urgent first: what was sent later was shown earlier.
+  const early = await report(alice, 'bob', `early ${'漢'.repeat(4_000)}`)
+  await database.admin`
+    update patchcord.deliveries set wake_at = null where message_id = ${early}`
+  const late = await report(alice, 'bob', `late ${'漢'.repeat(4_000)}`)
+  await fetchOf(bob)
+  await database.admin`
+    update patchcord.deliveries set wake_at = clock_timestamp() where message_id = ${early}`
+  await fetchOf(bob)
+  await database.admin`
+    update patchcord.deliveries set fetched_at = date_trunc('second', clock_timestamp()) - interval '2 s' where message_id = ${late}`
+  await database.admin`
+    update patchcord.deliveries set fetched_at = date_trunc('second', clock_timestamp()) - interval '1.9 s' where message_id = ${early}`
+  const { again } = await fetchOf(bob)
+  assert.equal(again.at(-1)?.message_id, early)
+  assert.ok(
+    again.every(({ message_id }) => message_id === early),
+    'and the other has no room',
+  )
+})
