@@ -105,7 +105,7 @@ as $$
   select coalesce(jsonb_agg(jsonb_build_object(
     'message_id', m.id, 'from', a.name, 'thread', m.thread, 'kind', m.kind, 'urgency', m.urgency, 'sent_at', m.sent_at,
     'preview', left(regexp_replace(left(b.content, 400), '\s+', ' ', 'g'), 120)
-  ) order by m.sent_at, m.id), '[]')
+  ) order by m.id), '[]')
   from (
     select d.message_id from patchcord.deliveries d
     where d.to_agent_uuid = patchcord.claim_agent() and d.state = p_state and d.state in ('open', 'deferred')
@@ -118,7 +118,7 @@ as $$
     join patchcord.agents a on a.id = m.from_agent_uuid
 $$;
 comment on function patchcord.unsettled_lines(text, timestamptz, uuid[]) is
-  'The caller''s open or deferred messages, 50 at most, one line each; open ones shown after p_shown_since are left out.';
+  'The caller''s open or deferred messages, the oldest 50 at most, one line each; open ones shown after p_shown_since are left out.';
 
 create function patchcord.take_notices(p_tokens_max float8) returns jsonb
 language plpgsql

@@ -175,3 +175,17 @@ test('of what was shown within one second the latest is shown again first, where
     'and the other has no room',
   )
 })
+
+test('open lines are the fifty oldest, whatever the order in which they were shown', async () => {
+  const { alice, bob } = await seed(database, 'oldest', ['alice', 'bob'], LIMITS)
+  for (const content of numbers(0, 60)) await report(alice, 'bob', content)
+  for (let page = 0; page < 3; page++) await fetchOf(bob)
+  await database.admin`
+    update patchcord.deliveries set fetched_at = clock_timestamp() - interval '1 hour' where to_agent_uuid = ${bob.agentId}`
+  const { open, open_left: left } = await fetchOf(bob)
+  const shown = open.map(({ preview }) => preview)
+  assert.deepEqual(shown, numbers(0, shown.length))
+  assert.equal(shown.length + left, 60)
+  const newest = await bob((scope) => recallMessages(scope, { limit: left }))
+  assert.deepEqual(newest.messages.map(({ content }) => content).reverse(), numbers(shown.length, 60))
+})

@@ -53,6 +53,25 @@ test('an inbox says of a text of a resolve where the rest is, and how many wait 
   assert.doesNotMatch(second.text, /more were resolved/)
 })
 
+test('an inbox that lists the oldest of many open messages says how the others can be seen', async () => {
+  const { alice, bob } = await seed(database, 'many', ['alice', 'bob'], LIMITS)
+  for (let index = 0; index < 60; index++) await report(alice, 'bob', `n${index}`)
+  for (let page = 0; page < 3; page++) await bob((scope) => fetchInbox(scope, {}))
+  await database.admin`
+    update patchcord.deliveries set fetched_at = clock_timestamp() - interval '1 hour' where to_agent_uuid = ${bob.agentId}`
+  const client = await connect(bob)
+  const { text, facts } = await client.call('inbox')
+  const left = facts.open_left as number
+  assert.ok(left >= 10)
+  const line = `- ${left} more, later ones: shown here once older ones are settled, and by recall, newest first`
+  assert.ok(text.includes(`\n${line}`), text)
+  const recalled = await client.call('recall', { limit: Math.min(left, 50) })
+  assert.match(recalled.facts.messages[0].content, /n59/)
+  const done = facts.open.map(({ message_id }: { message_id: string }) => message_id)
+  const next = await client.call('inbox', { done })
+  assert.match(next.facts.open[0].preview, new RegExp(`n${60 - left}<`))
+})
+
 test('a second resolve is refused in words', async () => {
   const { alice, bob } = await seed(database, 'again', ['alice', 'bob'], LIMITS)
   const message_id = await report(alice, 'bob', 'please')

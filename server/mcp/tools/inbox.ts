@@ -108,7 +108,8 @@ function describeSettled(state: SettledMessage['state']): string {
 function describeLines(name: string, lines: Inbox['open'], left: number | null, nowMs: number): string[] {
   if (lines.length === 0 && !left) return []
   const shown = lines.map((line) => `- ${line.preview} ${describeTraits(line, nowMs).join(', ')}`)
-  return [`${name}:`, ...shown, ...(left ? [`- ${left} more`] : [])]
+  const rest = 'later ones: shown here once older ones are settled, and by recall, newest first'
+  return [`${name}:`, ...shown, ...(left ? [`- ${left} more, ${rest}`] : [])]
 }
 
 function describeAgents({ agents, offline_left_out: offlineLeft, agents_left_out: left }: InboxFacts): string[] {
