@@ -449,6 +449,31 @@ $function$
 comment on function patchcord.about_tokens(text) is 'How many tokens a model needs for a text, by its script and rather too many.';
 grant execute on function patchcord.about_tokens(text) to patchcord_agent;
 
+create or replace FUNCTION patchcord.agents_near()
+ RETURNS jsonb
+ LANGUAGE sql
+ STABLE
+AS $function$
+  with other as materialized (
+    select r, array_position(array['wakeable', 'online'], r.reach) as place
+    from patchcord.reach_of(array(
+      select a.id from patchcord.agents a
+      where a.namespace_uuid = patchcord.claim_namespace() and a.id <> patchcord.claim_agent() and a.deleted_at is null
+    )) r
+  )
+  select jsonb_build_object(
+    'agents', coalesce((
+      select jsonb_agg(to_jsonb(n.r) order by n.place, (n.r).agent)
+      from (select o.r, o.place from other o order by o.place, (o.r).agent limit 500) n
+    ), '[]'),
+    'agents_count', (select count(*) from other),
+    'offline_count', (select count(*) from other o where o.place is null)
+  )
+$function$
+;
+comment on function patchcord.agents_near() is 'The other agents of the namespace, 500 at most, who can be reached soonest first, and how many there are.';
+grant execute on function patchcord.agents_near() to patchcord_agent;
+
 create or replace FUNCTION patchcord.assume(p_who patchcord.entrance)
  RETURNS void
  LANGUAGE plpgsql
@@ -581,13 +606,15 @@ AS $function$
     'new', count(*) filter (
       where d.state = 'new' and d.wake_at is not null and coalesce(d.expires_at > clock_timestamp(), true)),
     'open', count(*) filter (where d.state = 'open'),
-    'deferred', count(*) filter (where d.state = 'deferred')
+    'deferred', count(*) filter (where d.state = 'deferred'),
+    -- Only what a resolve tells is silent and new.
+    'notices', count(*) filter (where d.state = 'new' and d.wake_at is null)
   )
   from patchcord.deliveries d
   where d.to_agent_uuid = patchcord.claim_agent() and d.state in ('new', 'open', 'deferred')
 $function$
 ;
-comment on function patchcord.count_inbox() is 'How many messages of the caller are new, open and deferred now.';
+comment on function patchcord.count_inbox() is 'How many messages of the caller are new, open and deferred now, and how many notices wait beside them.';
 grant execute on function patchcord.count_inbox() to patchcord_agent;
 
 create or replace FUNCTION patchcord.count_refusal(p_token uuid, p_limits jsonb)
@@ -854,7 +881,9 @@ declare
   v_settled jsonb;
   v_new jsonb;
   v_new_ids uuid[];
+  v_new_tokens float8;
   v_again jsonb;
+  v_notices jsonb;
 begin
   w := patchcord.enter(p_hash, 0, null);
   if w.outcome <> 'ok' then
@@ -865,31 +894,33 @@ begin
   -- An answer names what became of each of p_done, too.
   v_new := patchcord.take_new(null, null, false, 20, 8000 - 45 * cardinality(p_done));
   v_new_ids := array(select (e ->> 'message_id')::uuid from jsonb_array_elements(v_new) as e);
+  -- The server cuts new messages so that 500 are left for notices, whatever else the answer holds.
+  v_new_tokens := least(8750 - 45 * cardinality(p_done), 8700, (
+    select coalesce(sum(230 + patchcord.about_tokens(e ->> 'content')), 0) from jsonb_array_elements(v_new) as e));
   v_again := (
-    -- An answer can be lost on its way: what was fetched in the last minute is shown in full once more.
-    select coalesce(jsonb_agg(patchcord.shown(m, a.name, b.content, d.fetched_at) order by m.sent_at, m.id), '[]')
+    -- An answer can be lost on its way: what was fetched in the last minute is shown in full once more, and of too much of it
+    -- the latest, since the last answer is the one that may be lost. In the order in which it was fetched: the server cuts, too.
+    select coalesce(jsonb_agg(patchcord.shown(m, a.name, b.content, d.fetched_at) order by d.fetched_at, m.id), '[]')
     from (
       select s.message_id, s.fetched_at from patchcord.deliveries s
       where s.to_agent_uuid = w.agent_id and s.state = 'open' and s.fetched_at > v_shown_since
         and s.message_id <> all (v_new_ids)
-      order by s.message_id limit greatest(0, 20 - cardinality(v_new_ids))
+      order by s.fetched_at desc, s.message_id desc limit greatest(0, 20 - cardinality(v_new_ids))
     ) d
       join patchcord.agent_messages m on m.id = d.message_id and m.to_agent_uuid = w.agent_id
       join patchcord.message_bodies b on b.id = d.message_id
       join patchcord.agents a on a.id = m.from_agent_uuid
   );
+  -- A statement of its own: within one, what it took would still be counted as new.
+  v_notices := patchcord.take_notices(9250 - 45 * cardinality(p_done) - v_new_tokens);
   return jsonb_build_object(
     'outcome', 'ok', 'agent', w.agent, 'namespace', w.namespace,
-    'settled', v_settled, 'new', v_new, 'again', v_again, 'notices', patchcord.take_notices(),
+    'settled', v_settled, 'new', v_new, 'again', v_again, 'notices', v_notices,
     'open', patchcord.unsettled_lines('open', v_shown_since, v_new_ids),
     'deferred', patchcord.unsettled_lines('deferred', null, '{}'),
     'counts', patchcord.count_inbox(),
-    'agents', (
-      select coalesce(jsonb_agg(to_jsonb(r) order by r.agent), '[]') from patchcord.reach_of(array(
-        select a.id from patchcord.agents a where a.namespace_uuid = w.namespace_id and a.deleted_at is null limit 500
-      )) r
-    )
-  );
+    'you', (select to_jsonb(r) from patchcord.reach_of(array[w.agent_id]) r)
+  ) || patchcord.agents_near();
 end
 $function$
 ;
@@ -1793,6 +1824,7 @@ declare
   v_me uuid := patchcord.claim_agent();
   m record;
   v_full text[];
+  v_moved uuid[];
   v_answer jsonb := jsonb_build_object('outcome', 'settled');
 begin
   select r.id, r.thread_uuid, r.thread, r.kind, r.from_agent_uuid, a.name, a.deleted_at, d.state into m
@@ -1821,9 +1853,13 @@ begin
       return jsonb_build_object('outcome', 'inbox_full', 'full', v_full);
     end if;
   end if;
-  perform patchcord.move_deliveries(array[p_id],
+  v_moved := patchcord.move_deliveries(array[p_id],
     case p_state when 'resolved' then array['open', 'deferred', 'answered', 'done']
       else array['open', 'deferred'] end, p_state);
+  if p_state = 'resolved' and p_content is not null and cardinality(v_moved) = 0 then
+    -- One message, one notice: whoever resolves it again would fill the sender's inbox with them.
+    return jsonb_build_object('outcome', 'resolved_before');
+  end if;
   update patchcord.threads set
     resolved_at = case when p_state = 'resolved' then clock_timestamp() end,
     resolved_by_uuid = case when p_state = 'resolved' then v_me end
@@ -1864,7 +1900,7 @@ begin
 end
 $function$
 ;
-comment on function patchcord.reply_message(text,uuid,text,text,text,text,jsonb) is 'Entry: answers, defers or resolves a message that the caller received. Outcome sent, settled, unseen, notice, not_found, or as of send_message.';
+comment on function patchcord.reply_message(text,uuid,text,text,text,text,jsonb) is 'Entry: answers, defers or resolves a message that the caller received. Outcome sent, settled, unseen, notice, resolved_before, not_found, or as of send_message.';
 grant execute on function patchcord.reply_message(text,uuid,text,text,text,text,jsonb) to patchcord_api;
 
 create or replace FUNCTION patchcord.report_presence(p_hash text, p_state text, p_client text, p_session text, p_machine text, p_human_prompt boolean)
@@ -2212,22 +2248,29 @@ $function$
 comment on function patchcord.take_new(uuid[],text,boolean,integer,integer,uuid[]) is 'Fetches new messages of the caller (new becomes open): urgent first, then oldest, at most p_max and about p_tokens_max, at least one.';
 grant execute on function patchcord.take_new(uuid[],text,boolean,integer,integer,uuid[]) to patchcord_agent;
 
-create or replace FUNCTION patchcord.take_notices()
+create or replace FUNCTION patchcord.take_notices(p_tokens_max double precision)
  RETURNS jsonb
  LANGUAGE plpgsql
 AS $function$
 declare
   v_ids uuid[];
 begin
-  -- What a resolve tells is shown once and settles itself.
+  -- What a resolve tells is shown once and settles itself: what has no room stays new. The server cuts long ones to what there is.
   v_ids := patchcord.move_deliveries(array(
-    select d.message_id from patchcord.deliveries d
-      cross join lateral (
-        select r.kind from patchcord.agent_messages r
-        where r.id = d.message_id and r.to_agent_uuid = d.to_agent_uuid offset 0
-      ) m
-    where d.to_agent_uuid = patchcord.claim_agent() and d.state = 'new' and d.wake_at is null and m.kind = 'resolved'
-    order by d.message_id limit 5
+    select s.message_id from (
+      select n.message_id,
+        sum(230 + least(270, patchcord.about_tokens(left(b.content, 500)))) over (order by n.message_id) as tokens
+      from (
+        select d.message_id from patchcord.deliveries d
+          cross join lateral (
+            select r.kind from patchcord.agent_messages r
+            where r.id = d.message_id and r.to_agent_uuid = d.to_agent_uuid offset 0
+          ) m
+        where d.to_agent_uuid = patchcord.claim_agent() and d.state = 'new' and d.wake_at is null and m.kind = 'resolved'
+        order by d.message_id limit 5
+      ) n join patchcord.message_bodies b on b.id = n.message_id
+    ) s
+    where s.tokens <= p_tokens_max
   ), array['new'], 'done');
   if cardinality(v_ids) = 0 then
     return '[]'::jsonb;
@@ -2235,7 +2278,7 @@ begin
   return (
     select jsonb_agg(jsonb_build_object(
       'message_id', m.id, 'from', a.name, 'thread', m.thread, 'reply_to', m.reply_to, 'sent_at', m.sent_at,
-      'content', left(b.content, 500)
+      'content', left(b.content, 500), 'content_length', char_length(b.content)
     ) order by m.sent_at, m.id)
     from patchcord.agent_messages m
       join patchcord.message_bodies b on b.id = m.id
@@ -2245,8 +2288,8 @@ begin
 end
 $function$
 ;
-comment on function patchcord.take_notices() is NULL;
-grant execute on function patchcord.take_notices() to patchcord_agent;
+comment on function patchcord.take_notices(double precision) is 'Shows and settles the caller''s notices of resolves: the oldest 5 at most, and no more than take about p_tokens_max.';
+grant execute on function patchcord.take_notices(double precision) to patchcord_agent;
 
 create or replace FUNCTION patchcord.unsend_message(p_hash text, p_id uuid)
  RETURNS jsonb
@@ -2291,7 +2334,7 @@ AS $function$
   select coalesce(jsonb_agg(jsonb_build_object(
     'message_id', m.id, 'from', a.name, 'thread', m.thread, 'kind', m.kind, 'urgency', m.urgency, 'sent_at', m.sent_at,
     'preview', left(regexp_replace(left(b.content, 400), '\s+', ' ', 'g'), 120)
-  ) order by m.sent_at, m.id), '[]')
+  ) order by m.id), '[]')
   from (
     select d.message_id from patchcord.deliveries d
     where d.to_agent_uuid = patchcord.claim_agent() and d.state = p_state and d.state in ('open', 'deferred')
@@ -2304,7 +2347,7 @@ AS $function$
     join patchcord.agents a on a.id = m.from_agent_uuid
 $function$
 ;
-comment on function patchcord.unsettled_lines(text,timestamp with time zone,uuid[]) is 'The caller''s open or deferred messages, 50 at most, one line each; open ones shown after p_shown_since are left out.';
+comment on function patchcord.unsettled_lines(text,timestamp with time zone,uuid[]) is 'The caller''s open or deferred messages, the oldest 50 at most, one line each; open ones shown after p_shown_since are left out.';
 grant execute on function patchcord.unsettled_lines(text,timestamp with time zone,uuid[]) to patchcord_agent;
 
 create or replace FUNCTION patchcord.uuid_v7()
@@ -2343,7 +2386,7 @@ begin
       and (
         select count(*) from (
           select from patchcord.deliveries d
-          where d.to_agent_uuid = a.id and d.state = 'new' limit greatest(p_min, 0)
+          where d.to_agent_uuid = a.id and d.state = 'new' and d.wake_at is not null limit greatest(p_min, 0)
         ) as counted
       ) >= p_min
     order by a.id
@@ -2351,7 +2394,7 @@ begin
 end
 $function$
 ;
-comment on function patchcord.with_new(uuid[],integer) is 'Those of p_agents, but for the caller, that have at least p_min new messages, by id.';
+comment on function patchcord.with_new(uuid[],integer) is 'Those of p_agents, but for the caller, that have at least p_min new messages, by id. Silent notices of resolves are none.';
 
 -- Realtime
 

@@ -4,7 +4,7 @@ import { cleanLabel } from '../lib/frame.ts'
 import { AS_OPTION, findServer } from '../lib/identity.ts'
 import { parseMessageId } from '../lib/message-id.ts'
 import type { Output } from '../lib/output.ts'
-import { describeMessage, describeTraits, type Message, protect } from '../lib/show.ts'
+import { describeMessage, describeRest, describeTraits, type Message, protect } from '../lib/show.ts'
 import { textOption, type Verb } from '../lib/verb.ts'
 
 type Line = Omit<Message, 'content'> & { preview: string }
@@ -17,6 +17,7 @@ interface Inbox {
   new_left: number
   again: Message[]
   notices: Message[]
+  notices_left: number
   open: Line[]
   open_left: number
   deferred: Line[]
@@ -25,6 +26,7 @@ interface Inbox {
   you: { reach: string }
   agents: { agent: string; reach: string; state: string | null }[]
   offline_left_out: number
+  agents_left_out: number
 }
 
 export const verb: Verb = {
@@ -60,6 +62,9 @@ function describeInbox(inbox: Inbox, { frame }: Output): string[] {
     ...[...inbox.new, ...inbox.again].flatMap((message) => describeMessage(message, namespace, frame)),
     ...(inbox.new_left > 0 ? [`${cleanLabel(inbox.new_left)} more are new: patchcord inbox shows them`] : []),
     ...inbox.notices.flatMap((notice) => describeNotice(notice, inbox, frame)),
+    ...(inbox.notices_left > 0
+      ? [`${cleanLabel(inbox.notices_left)} more were resolved: patchcord inbox shows them`]
+      : []),
     ...describeLines('open', inbox.open, inbox.open_left, inbox, frame),
     ...describeLines('deferred', inbox.deferred, inbox.deferred_left, inbox, frame),
     ...settled,
@@ -72,7 +77,7 @@ function describeNotice(notice: Message, { namespace }: Inbox, frame: Output['fr
   const text = notice.content
     ? [frame.wrap({ from: `${notice.from}@${namespace}`, id: notice.message_id }, notice.content)]
     : []
-  return [`${cleanLabel(notice.from)} resolved ${cleanLabel(what)}`, ...text]
+  return [`${cleanLabel(notice.from)} resolved ${cleanLabel(what)}`, ...text, ...describeRest(notice)]
 }
 
 function describeLines(
@@ -87,13 +92,18 @@ function describeLines(
     const { message_id: id, from, preview } = line
     return `  ${cleanLabel(from)} [${cleanLabel(id)}] ${describeTraits(line)}: ${frame.wrapLine({ from: `${from}@${namespace}`, id }, preview)}`
   })
-  return [`${name}:`, ...shown, ...(left > 0 ? [`  ${cleanLabel(left)} more`] : [])]
+  const rest = 'later ones: shown here once older ones are settled, and by patchcord recall, newest first'
+  return [`${name}:`, ...shown, ...(left > 0 ? [`  ${cleanLabel(left)} more, ${rest}`] : [])]
 }
 
-function describeAgents({ agents, offline_left_out: left }: Inbox): string[] {
+function describeAgents({ agents, offline_left_out: offlineLeft, agents_left_out: left }: Inbox): string[] {
   const here = agents.map(
     ({ agent, reach, state }) => `${cleanLabel(agent)} ${cleanLabel(reach)}${state === 'busy' ? ' (busy)' : ''}`,
   )
-  const all = [...here, ...(left > 0 ? [`${cleanLabel(left)} offline`] : [])]
+  const all = [
+    ...here,
+    ...(left > 0 ? [`${cleanLabel(left)} more`] : []),
+    ...(offlineLeft > 0 ? [`${cleanLabel(offlineLeft)} offline`] : []),
+  ]
   return all.length > 0 ? [`agents: ${all.join(', ')}`] : []
 }

@@ -41,19 +41,23 @@ const PERSONS_WORDS = new Set(['content', 'preview'])
 
 /** One line of ours, then the message's text in its frame, and what is missing of it. */
 export function describeMessage(message: Message, namespace: string, frame: Frame, nowMs = Date.now()): string[] {
-  const { message_id: id, from, content, content_offset: offset = 0, content_length: length = 0 } = message
+  const { message_id: id, from, content } = message
   const more = message.to_left_out ? ` and ${cleanLabel(message.to_left_out)} more` : ''
   const to = message.to === undefined ? '' : ` to ${message.to.map((name) => cleanLabel(name)).join(', ')}${more}`
-  const end = offset + [...content].length
-  const rest =
-    end < length
-      ? [`[${end} of ${cleanLabel(length)} characters: patchcord recall ${cleanLabel(id)} --offset ${end}]`]
-      : []
   return [
     `${cleanLabel(from)}${to}: ${describeTraits(message, nowMs)} [${cleanLabel(id)}]`,
     frame.wrap({ from: `${from}@${namespace}`, id }, content),
-    ...rest,
+    ...describeRest(message),
   ]
+}
+
+/** What is missing of a text that was cut, and how to see it. */
+export function describeRest(message: Message): string[] {
+  const { message_id: id, content, content_offset: offset = 0, content_length: length = 0 } = message
+  const end = offset + [...content].length
+  return end < length
+    ? [`[${end} of ${cleanLabel(length)} characters: patchcord recall ${cleanLabel(id)} --offset ${end}]`]
+    : []
 }
 
 type Traits = { kind?: string; urgency?: string; thread: string | null; sent_at: string }

@@ -3,12 +3,12 @@ import { cutToTokens, estimateTokens, shareTokens } from './answer-size.ts'
 interface Message {
   message_id: string
   content: string
-  shown_seconds_ago: number | null
 }
 
 /** What of an inbox takes room; its numbers and names are short. */
 interface Page {
   new: Message[]
+  /** In the order in which they were shown. */
   again: Message[]
   notices: { content: string }[]
   open: { preview: string }[]
@@ -16,7 +16,9 @@ interface Page {
   deferred: { preview: string }[]
   deferred_left: number
   settled: unknown[]
+  /** The nearest first. */
   agents: { agent: string }[]
+  agents_left_out: number
 }
 
 /** Of one answer, in either form in which a model may be shown it. Estimates are too high rather than too low. */
@@ -41,7 +43,7 @@ export function fitMessages<M extends { content: string }>(messages: M[], max = 
 }
 
 /** An inbox as one answer can hold it: what is new first, then what was shown lately, then lines and agents, the rest counted. */
-export function fitInbox<P extends Page>(inbox: P): P & { agents_left_out: number } {
+export function fitInbox<P extends Page>(inbox: P): P {
   let left = ANSWER_TOKENS - HEADER_TOKENS - inbox.settled.length * SETTLED_TOKENS
   const fresh = fitMessages(inbox.new, Math.min(MESSAGES_TOKENS, left - REST_TOKENS))
   left -= sizeOf(fresh)
@@ -64,14 +66,13 @@ export function fitInbox<P extends Page>(inbox: P): P & { agents_left_out: numbe
     deferred,
     deferred_left: inbox.deferred_left + (inbox.deferred.length - deferred.length),
     agents,
-    agents_left_out: inbox.agents.length - agents.length,
+    agents_left_out: inbox.agents_left_out + (inbox.agents.length - agents.length),
   }
 }
 
 /** Whoever asks again may have lost the last answer: what that one showed comes first, the latest one cut rather than left out. */
 function takeLatest(messages: Message[], max: number): Message[] {
-  const ago = ({ shown_seconds_ago: seconds }: Message) => seconds ?? 0
-  const latestFirst = [...messages].reverse().sort((a, b) => ago(a) - ago(b))
+  const latestFirst = [...messages].reverse()
   const [latest] = latestFirst
   if (!latest || max < 2 * MESSAGE_TOKENS) return []
   const [first] = fitMessages([latest], max)

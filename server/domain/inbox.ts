@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { callEntry, type Scope } from '../db/scope.ts'
+import { callEntry, type Outcome, type Scope } from '../db/scope.ts'
 import { PatchcordError } from '../errors.ts'
 import type { Wake } from '../wakes/bus.ts'
 import type { Wait, Waiters, WaitFor } from '../wakes/waiters.ts'
@@ -43,7 +43,7 @@ export const InboxLine = z.object({
 })
 export type InboxLine = z.output<typeof InboxLine>
 
-/** What a resolve tells: shown once, nothing to do. */
+/** What a resolve tells: shown once, nothing to do. `content` is cut at 500 characters or less; recall shows the rest. */
 export const InboxNotice = z.object({
   message_id: z.string(),
   from: z.string(),
@@ -51,6 +51,7 @@ export const InboxNotice = z.object({
   reply_to: z.string().nullable(),
   sent_at: z.string(),
   content: z.string(),
+  content_length: z.int(),
 })
 export type InboxNotice = z.output<typeof InboxNotice>
 
@@ -67,6 +68,7 @@ export const Inbox = z.object({
   new_left: z.int(),
   again: z.array(InboxMessage),
   notices: z.array(InboxNotice),
+  notices_left: z.int(),
   open: z.array(InboxLine),
   open_left: z.int(),
   deferred: z.array(InboxLine),
@@ -75,7 +77,7 @@ export const Inbox = z.object({
   you: Agent,
   agents: z.array(Agent),
   offline_left_out: z.int(),
-  /** For the size of the answer: list_agents shows all. */
+  /** For the size of the answer, the furthest: list_agents shows all. */
   agents_left_out: z.int(),
 })
 export type Inbox = z.output<typeof Inbox>
@@ -118,13 +120,11 @@ export async function fetchInbox(scope: Scope, input: z.output<typeof FetchInbox
     scope,
     (sql) => sql`select patchcord.fetch_inbox(${scope.tokenHash}, ${done}::uuid[]) as answer`,
   )
-  const counts = answer.counts as Inbox['counts']
+  const counts = answer.counts as Inbox['counts'] & { notices: number }
   const messages = answer.new as InboxMessage[]
   const again = answer.again as InboxMessage[]
   const open = answer.open as InboxLine[]
   const deferred = answer.deferred as InboxLine[]
-  const agents = (answer.agents as Record<string, unknown>[]).map((row) => toAgent(row, answer.agent as string))
-  const shown = agents.filter((agent) => !agent.is_you && (input.all_agents || agent.reach !== 'offline'))
   const openBefore = counts.open - messages.length
   return fitInbox({
     agent: answer.agent as string,
@@ -134,15 +134,28 @@ export async function fetchInbox(scope: Scope, input: z.output<typeof FetchInbox
     new_left: counts.new,
     again,
     notices: answer.notices as InboxNotice[],
+    notices_left: counts.notices,
     open,
     open_left: openBefore - again.length - open.length,
     deferred,
     deferred_left: counts.deferred - deferred.length,
     settled: answer.settled as SettledMessage[],
-    you: agents.find((agent) => agent.is_you) as Agent,
-    agents: shown,
-    offline_left_out: agents.length - 1 - shown.length,
+    ...listNear(answer, input.all_agents ?? false),
   })
+}
+
+/** Of the agents here as many as SQL gives, the nearest; those that are not asked for and those that are too many are counted. */
+function listNear(
+  answer: Outcome,
+  isAll: boolean,
+): Pick<Inbox, 'you' | 'agents' | 'offline_left_out' | 'agents_left_out'> {
+  const you = answer.you as Record<string, unknown>
+  const me = you.agent as string
+  const near = (answer.agents as Record<string, unknown>[]).map((row) => toAgent(row, me))
+  const agents = isAll ? near : near.filter(({ reach }) => reach !== 'offline')
+  const offlineLeft = isAll ? 0 : (answer.offline_count as number)
+  const agentsLeft = (answer.agents_count as number) - offlineLeft - agents.length
+  return { you: toAgent(you, me), agents, offline_left_out: offlineLeft, agents_left_out: agentsLeft }
 }
 
 /** What waits, oldest first, changing nothing: for hooks and listeners. `count_only` gives all ids, up to the cap per recipient. */

@@ -165,6 +165,10 @@ function checkAnswerable(outcome: string): void {
       throw new PatchcordError('conflict', 'That is a notice of the server: nobody reads an answer to it.', {
         hint: 'Nothing was stored, and nothing is left to settle.',
       })
+    case 'resolved_before':
+      throw new PatchcordError('conflict', 'That message is resolved already. Nothing was stored.', {
+        hint: 'Call without resolve to tell its sender more, or without content to close a reopened thread.',
+      })
   }
 }
 

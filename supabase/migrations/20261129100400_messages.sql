@@ -346,7 +346,7 @@ begin
 end
 $$;
 comment on function patchcord.reply_message(text, uuid, text, text, text, text, jsonb) is
-  'Entry: answers, defers or resolves a message that the caller received. Outcome sent, settled, unseen, notice, not_found, or as of send_message.';
+  'Entry: answers, defers or resolves a message that the caller received. Outcome sent, settled, unseen, notice, resolved_before, not_found, or as of send_message.';
 
 create function patchcord.reply_as_me(p_id uuid, p_content text, p_state text, p_limits jsonb) returns jsonb
 language plpgsql
@@ -355,6 +355,7 @@ declare
   v_me uuid := patchcord.claim_agent();
   m record;
   v_full text[];
+  v_moved uuid[];
   v_answer jsonb := jsonb_build_object('outcome', 'settled');
 begin
   select r.id, r.thread_uuid, r.thread, r.kind, r.from_agent_uuid, a.name, a.deleted_at, d.state into m
@@ -383,9 +384,13 @@ begin
       return jsonb_build_object('outcome', 'inbox_full', 'full', v_full);
     end if;
   end if;
-  perform patchcord.move_deliveries(array[p_id],
+  v_moved := patchcord.move_deliveries(array[p_id],
     case p_state when 'resolved' then array['open', 'deferred', 'answered', 'done']
       else array['open', 'deferred'] end, p_state);
+  if p_state = 'resolved' and p_content is not null and cardinality(v_moved) = 0 then
+    -- One message, one notice: whoever resolves it again would fill the sender's inbox with them.
+    return jsonb_build_object('outcome', 'resolved_before');
+  end if;
   update patchcord.threads set
     resolved_at = case when p_state = 'resolved' then clock_timestamp() end,
     resolved_by_uuid = case when p_state = 'resolved' then v_me end

@@ -117,7 +117,7 @@ begin
       and (
         select count(*) from (
           select from patchcord.deliveries d
-          where d.to_agent_uuid = a.id and d.state = 'new' limit greatest(p_min, 0)
+          where d.to_agent_uuid = a.id and d.state = 'new' and d.wake_at is not null limit greatest(p_min, 0)
         ) as counted
       ) >= p_min
     order by a.id
@@ -125,7 +125,7 @@ begin
 end
 $$;
 comment on function patchcord.with_new(uuid[], integer) is
-  'Those of p_agents, but for the caller, that have at least p_min new messages, by id.';
+  'Those of p_agents, but for the caller, that have at least p_min new messages, by id. Silent notices of resolves are none.';
 
 revoke execute on function
   patchcord.lock_pairs(uuid[]), patchcord.count_turns(uuid[], jsonb),

@@ -105,7 +105,7 @@ as $$
   select coalesce(jsonb_agg(jsonb_build_object(
     'message_id', m.id, 'from', a.name, 'thread', m.thread, 'kind', m.kind, 'urgency', m.urgency, 'sent_at', m.sent_at,
     'preview', left(regexp_replace(left(b.content, 400), '\s+', ' ', 'g'), 120)
-  ) order by m.sent_at, m.id), '[]')
+  ) order by m.id), '[]')
   from (
     select d.message_id from patchcord.deliveries d
     where d.to_agent_uuid = patchcord.claim_agent() and d.state = p_state and d.state in ('open', 'deferred')
@@ -118,23 +118,30 @@ as $$
     join patchcord.agents a on a.id = m.from_agent_uuid
 $$;
 comment on function patchcord.unsettled_lines(text, timestamptz, uuid[]) is
-  'The caller''s open or deferred messages, 50 at most, one line each; open ones shown after p_shown_since are left out.';
+  'The caller''s open or deferred messages, the oldest 50 at most, one line each; open ones shown after p_shown_since are left out.';
 
-create function patchcord.take_notices() returns jsonb
+create function patchcord.take_notices(p_tokens_max float8) returns jsonb
 language plpgsql
 as $$
 declare
   v_ids uuid[];
 begin
-  -- What a resolve tells is shown once and settles itself.
+  -- What a resolve tells is shown once and settles itself: what has no room stays new. The server cuts long ones to what there is.
   v_ids := patchcord.move_deliveries(array(
-    select d.message_id from patchcord.deliveries d
-      cross join lateral (
-        select r.kind from patchcord.agent_messages r
-        where r.id = d.message_id and r.to_agent_uuid = d.to_agent_uuid offset 0
-      ) m
-    where d.to_agent_uuid = patchcord.claim_agent() and d.state = 'new' and d.wake_at is null and m.kind = 'resolved'
-    order by d.message_id limit 5
+    select s.message_id from (
+      select n.message_id,
+        sum(230 + least(270, patchcord.about_tokens(left(b.content, 500)))) over (order by n.message_id) as tokens
+      from (
+        select d.message_id from patchcord.deliveries d
+          cross join lateral (
+            select r.kind from patchcord.agent_messages r
+            where r.id = d.message_id and r.to_agent_uuid = d.to_agent_uuid offset 0
+          ) m
+        where d.to_agent_uuid = patchcord.claim_agent() and d.state = 'new' and d.wake_at is null and m.kind = 'resolved'
+        order by d.message_id limit 5
+      ) n join patchcord.message_bodies b on b.id = n.message_id
+    ) s
+    where s.tokens <= p_tokens_max
   ), array['new'], 'done');
   if cardinality(v_ids) = 0 then
     return '[]'::jsonb;
@@ -142,7 +149,7 @@ begin
   return (
     select jsonb_agg(jsonb_build_object(
       'message_id', m.id, 'from', a.name, 'thread', m.thread, 'reply_to', m.reply_to, 'sent_at', m.sent_at,
-      'content', left(b.content, 500)
+      'content', left(b.content, 500), 'content_length', char_length(b.content)
     ) order by m.sent_at, m.id)
     from patchcord.agent_messages m
       join patchcord.message_bodies b on b.id = m.id
@@ -151,6 +158,8 @@ begin
   );
 end
 $$;
+comment on function patchcord.take_notices(float8) is
+  'Shows and settles the caller''s notices of resolves: the oldest 5 at most, and no more than take about p_tokens_max.';
 
 create function patchcord.fetch_inbox(p_hash text, p_done uuid[]) returns jsonb
 language plpgsql
@@ -161,7 +170,9 @@ declare
   v_settled jsonb;
   v_new jsonb;
   v_new_ids uuid[];
+  v_new_tokens float8;
   v_again jsonb;
+  v_notices jsonb;
 begin
   w := patchcord.enter(p_hash, 0, null);
   if w.outcome <> 'ok' then
@@ -172,35 +183,59 @@ begin
   -- An answer names what became of each of p_done, too.
   v_new := patchcord.take_new(null, null, false, 20, 8000 - 45 * cardinality(p_done));
   v_new_ids := array(select (e ->> 'message_id')::uuid from jsonb_array_elements(v_new) as e);
+  -- The server cuts new messages so that 500 are left for notices, whatever else the answer holds.
+  v_new_tokens := least(8750 - 45 * cardinality(p_done), 8700, (
+    select coalesce(sum(230 + patchcord.about_tokens(e ->> 'content')), 0) from jsonb_array_elements(v_new) as e));
   v_again := (
-    -- An answer can be lost on its way: what was fetched in the last minute is shown in full once more.
-    select coalesce(jsonb_agg(patchcord.shown(m, a.name, b.content, d.fetched_at) order by m.sent_at, m.id), '[]')
+    -- An answer can be lost on its way: what was fetched in the last minute is shown in full once more, and of too much of it
+    -- the latest, since the last answer is the one that may be lost. In the order in which it was fetched: the server cuts, too.
+    select coalesce(jsonb_agg(patchcord.shown(m, a.name, b.content, d.fetched_at) order by d.fetched_at, m.id), '[]')
     from (
       select s.message_id, s.fetched_at from patchcord.deliveries s
       where s.to_agent_uuid = w.agent_id and s.state = 'open' and s.fetched_at > v_shown_since
         and s.message_id <> all (v_new_ids)
-      order by s.message_id limit greatest(0, 20 - cardinality(v_new_ids))
+      order by s.fetched_at desc, s.message_id desc limit greatest(0, 20 - cardinality(v_new_ids))
     ) d
       join patchcord.agent_messages m on m.id = d.message_id and m.to_agent_uuid = w.agent_id
       join patchcord.message_bodies b on b.id = d.message_id
       join patchcord.agents a on a.id = m.from_agent_uuid
   );
+  -- A statement of its own: within one, what it took would still be counted as new.
+  v_notices := patchcord.take_notices(9250 - 45 * cardinality(p_done) - v_new_tokens);
   return jsonb_build_object(
     'outcome', 'ok', 'agent', w.agent, 'namespace', w.namespace,
-    'settled', v_settled, 'new', v_new, 'again', v_again, 'notices', patchcord.take_notices(),
+    'settled', v_settled, 'new', v_new, 'again', v_again, 'notices', v_notices,
     'open', patchcord.unsettled_lines('open', v_shown_since, v_new_ids),
     'deferred', patchcord.unsettled_lines('deferred', null, '{}'),
     'counts', patchcord.count_inbox(),
-    'agents', (
-      select coalesce(jsonb_agg(to_jsonb(r) order by r.agent), '[]') from patchcord.reach_of(array(
-        select a.id from patchcord.agents a where a.namespace_uuid = w.namespace_id and a.deleted_at is null limit 500
-      )) r
-    )
-  );
+    'you', (select to_jsonb(r) from patchcord.reach_of(array[w.agent_id]) r)
+  ) || patchcord.agents_near();
 end
 $$;
 comment on function patchcord.fetch_inbox(text, uuid[]) is
   'Entry: marks p_done, fetches what is new (20 messages, about 8,000 tokens), and lists what is open, deferred and who is here.';
+
+create function patchcord.agents_near() returns jsonb
+language sql stable
+as $$
+  with other as materialized (
+    select r, array_position(array['wakeable', 'online'], r.reach) as place
+    from patchcord.reach_of(array(
+      select a.id from patchcord.agents a
+      where a.namespace_uuid = patchcord.claim_namespace() and a.id <> patchcord.claim_agent() and a.deleted_at is null
+    )) r
+  )
+  select jsonb_build_object(
+    'agents', coalesce((
+      select jsonb_agg(to_jsonb(n.r) order by n.place, (n.r).agent)
+      from (select o.r, o.place from other o order by o.place, (o.r).agent limit 500) n
+    ), '[]'),
+    'agents_count', (select count(*) from other),
+    'offline_count', (select count(*) from other o where o.place is null)
+  )
+$$;
+comment on function patchcord.agents_near() is
+  'The other agents of the namespace, 500 at most, who can be reached soonest first, and how many there are.';
 
 create function patchcord.count_inbox() returns jsonb
 language sql stable
@@ -209,12 +244,15 @@ as $$
     'new', count(*) filter (
       where d.state = 'new' and d.wake_at is not null and coalesce(d.expires_at > clock_timestamp(), true)),
     'open', count(*) filter (where d.state = 'open'),
-    'deferred', count(*) filter (where d.state = 'deferred')
+    'deferred', count(*) filter (where d.state = 'deferred'),
+    -- Only what a resolve tells is silent and new.
+    'notices', count(*) filter (where d.state = 'new' and d.wake_at is null)
   )
   from patchcord.deliveries d
   where d.to_agent_uuid = patchcord.claim_agent() and d.state in ('new', 'open', 'deferred')
 $$;
-comment on function patchcord.count_inbox() is 'How many messages of the caller are new, open and deferred now.';
+comment on function patchcord.count_inbox() is
+  'How many messages of the caller are new, open and deferred now, and how many notices wait beside them.';
 
 create function patchcord.fetch_next(p_hash text, p_from text, p_thread text, p_woken uuid[] default '{}') returns jsonb
 language plpgsql
@@ -297,14 +335,14 @@ revoke execute on function
   patchcord.shown(patchcord.agent_messages, text, text, timestamptz), patchcord.sender_name(patchcord.agent_messages, text),
   patchcord.about_tokens(text),
   patchcord.take_new(uuid[], text, boolean, integer, integer, uuid[]), patchcord.unsettled_lines(text, timestamptz, uuid[]),
-  patchcord.take_notices(), patchcord.fetch_inbox(text, uuid[]), patchcord.count_inbox(),
+  patchcord.take_notices(float8), patchcord.agents_near(), patchcord.fetch_inbox(text, uuid[]), patchcord.count_inbox(),
   patchcord.fetch_next(text, text, text, uuid[]), patchcord.peek_inbox(text, text, integer), patchcord.roster()
 from public;
 grant execute on function
   patchcord.shown(patchcord.agent_messages, text, text, timestamptz), patchcord.sender_name(patchcord.agent_messages, text),
   patchcord.about_tokens(text),
   patchcord.take_new(uuid[], text, boolean, integer, integer, uuid[]), patchcord.unsettled_lines(text, timestamptz, uuid[]),
-  patchcord.take_notices(), patchcord.count_inbox(), patchcord.roster()
+  patchcord.take_notices(float8), patchcord.agents_near(), patchcord.count_inbox(), patchcord.roster()
 to patchcord_agent;
 grant execute on function
   patchcord.fetch_inbox(text, uuid[]), patchcord.fetch_next(text, text, text, uuid[]),

@@ -35,6 +35,7 @@ const FUNCTIONS: Record<string, string[]> = {
   ],
   patchcord_agent: [
     'about_tokens(text)',
+    'agents_near()',
     'count_inbox()',
     'count_turns(uuid[],jsonb)',
     'find_recipients(text[],text[])',
@@ -55,7 +56,7 @@ const FUNCTIONS: Record<string, string[]> = {
     'shown(patchcord.agent_messages,text,text,timestamp with time zone)',
     'store_message(uuid[],text,uuid,text,text,text,uuid,jsonb,boolean,double precision)',
     'take_new(uuid[],text,boolean,integer,integer,uuid[])',
-    'take_notices()',
+    'take_notices(double precision)',
     'unsettled_lines(text,timestamp with time zone,uuid[])',
     'uuid_v7()',
   ],

@@ -22,6 +22,7 @@ const AgentHere = Agent.pick({ agent: true, reach: true, state: true })
 const InboxFacts = Inbox.omit({ agent: true, namespace: true, new: true, again: true }).extend({
   messages: z.array(InboxMessage),
   new_left: z.int().nullable(),
+  notices_left: z.int().nullable(),
   open_left: z.int().nullable(),
   deferred_left: z.int().nullable(),
   offline_left_out: z.int().nullable(),
@@ -57,6 +58,7 @@ export const inboxTool = defineTool({
         `${from} resolved ${thread ? `thread ${thread}` : (reply_to ?? 'a message')}`,
         content,
       ]),
+      ...(facts.notices_left ? [`${facts.notices_left} more were resolved: the next inbox shows them`] : []),
       ...describeLines('open', facts.open, facts.open_left, nowMs),
       ...describeLines('deferred', facts.deferred, facts.deferred_left, nowMs),
       ...facts.settled.map(({ message_id, state }) => `${message_id} ${describeSettled(state)}`),
@@ -88,6 +90,7 @@ function toFacts(inbox: Inbox): InboxFacts {
     ...facts,
     messages: [...fresh, ...again],
     new_left: facts.new_left || null,
+    notices_left: facts.notices_left || null,
     open_left: facts.open_left || null,
     deferred_left: facts.deferred_left || null,
     offline_left_out: facts.offline_left_out || null,
@@ -105,7 +108,8 @@ function describeSettled(state: SettledMessage['state']): string {
 function describeLines(name: string, lines: Inbox['open'], left: number | null, nowMs: number): string[] {
   if (lines.length === 0 && !left) return []
   const shown = lines.map((line) => `- ${line.preview} ${describeTraits(line, nowMs).join(', ')}`)
-  return [`${name}:`, ...shown, ...(left ? [`- ${left} more`] : [])]
+  const rest = 'later ones: shown here once older ones are settled, and by recall, newest first'
+  return [`${name}:`, ...shown, ...(left ? [`- ${left} more, ${rest}`] : [])]
 }
 
 function describeAgents({ agents, offline_left_out: offlineLeft, agents_left_out: left }: InboxFacts): string[] {
