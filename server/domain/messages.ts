@@ -43,6 +43,8 @@ export const Recipient = z.object({
   last_seen_at: z.string().nullable(),
   held_until: z.string().nullable(),
 })
+/** Of a send to everybody: who did not get it. */
+export const LeftOut = z.object({ agent: z.string(), reason: z.enum(['inbox_full']) })
 export const SentMessage = z.object({
   message_id: z.string(),
   thread: z.string().nullable(),
@@ -50,6 +52,7 @@ export const SentMessage = z.object({
   expires_at: z.string().nullable(),
   replayed: z.boolean(),
   recipients: z.array(Recipient),
+  left_out: z.array(LeftOut),
 })
 export type SentMessage = z.output<typeof SentMessage>
 
@@ -207,8 +210,16 @@ function findRest({ content, content_offset: start, content_length: length }: Re
 }
 
 function toSentMessage(answer: Outcome): SentMessage {
-  const { message_id, thread, sent_at, expires_at, replayed, recipients } = answer as unknown as SentMessage
-  return { message_id, thread, sent_at, expires_at, replayed, recipients }
+  const {
+    message_id,
+    thread,
+    sent_at,
+    expires_at,
+    replayed,
+    recipients,
+    left_out = [],
+  } = answer as unknown as SentMessage
+  return { message_id, thread, sent_at, expires_at, replayed, recipients, left_out }
 }
 
 function checkContent(scope: Scope, content: string): void {

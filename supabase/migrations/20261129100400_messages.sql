@@ -270,7 +270,7 @@ begin
 end
 $$;
 comment on function patchcord.send_message(text, text[], text[], text, text, text, text, text, text, jsonb, float8) is
-  'Entry: one send in one round trip. Outcome sent, gated, unknown, inbox_full, conflict, rate_limited, or that of the token. p_to null: everyone here. p_expires_in: seconds, null for ever.';
+  'Entry: one send in one round trip. Outcome sent, gated, unknown, inbox_full, conflict, rate_limited, or that of the token. p_to null: everyone here whose inbox is not full. p_expires_in: seconds, null for ever.';
 
 create function patchcord.send_as_me(
   p_to text[], p_namespaces text[], p_content text, p_thread text, p_kind text, p_urgency text, p_limits jsonb,
@@ -283,6 +283,7 @@ declare
   v_unknown text[] := '{}';
   v_blocked jsonb;
   v_full text[];
+  v_reached uuid[];
   v_thread uuid;
 begin
   if p_to is null then
@@ -309,14 +310,21 @@ begin
     end if;
   end if;
   v_full := patchcord.full_inboxes(v_recipients, (p_limits ->> 'newPerRecipientMax')::integer);
-  if cardinality(v_full) > 0 then
+  -- One agent that reads nothing must not silence everybody: a send to all goes to the others, and the answer names it.
+  v_reached := case when p_to is not null or cardinality(v_full) = 0 then v_recipients else array(
+    select a.id from patchcord.agents a where a.id = any (v_recipients) and a.name <> all (v_full)
+  ) end;
+  if cardinality(v_full) > 0 and (p_to is not null or cardinality(v_reached) = 0) then
     return jsonb_build_object('outcome', 'inbox_full', 'full', v_full);
   end if;
   if p_thread is not null then
-    v_thread := patchcord.open_thread(p_thread, v_recipients);
+    v_thread := patchcord.open_thread(p_thread, v_reached);
   end if;
   return patchcord.store_message(
-    v_recipients, p_content, v_thread, p_thread, p_kind, p_urgency, null, p_limits, false, p_expires_in);
+    v_reached, p_content, v_thread, p_thread, p_kind, p_urgency, null, p_limits, false, p_expires_in)
+    || jsonb_build_object('left_out', (
+      select coalesce(jsonb_agg(jsonb_build_object('agent', f.name, 'reason', 'inbox_full') order by f.place), '[]')
+      from unnest(v_full) with ordinality as f (name, place)));
 end
 $$;
 comment on function patchcord.send_as_me(text[], text[], text, text, text, text, jsonb, float8) is

@@ -53,20 +53,23 @@ export const recallTool = defineTool({
 })
 
 /** One recipient stands in the first line; several are grouped by what is known of them. */
-function describeSent({ message_id, replayed, expires_at, recipients }: SentMessage, { nowMs }: View): string[] {
+function describeSent(sent: SentMessage, { nowMs }: View): string[] {
+  const { message_id, replayed, expires_at, recipients, left_out } = sent
+  const full = left_out.map(({ agent }) => agent)
+  const without = full.length > 0 ? [`Not to ${full.join(', ')}: inbox full`] : []
   const verb = replayed ? 'Already sent, with the same idempotency key,' : 'Sent'
   const isPending = recipients.some(({ state }) => state === 'new')
   const expiry = expires_at && isPending ? `; ${describeExpiry(expires_at, nowMs)}` : ''
   const [only] = recipients
   if (recipients.length === 1 && only)
-    return [`${verb} to ${only.agent} [${message_id}]: ${describeReach(only, nowMs)}${expiry}`]
+    return [`${verb} to ${only.agent} [${message_id}]: ${describeReach(only, nowMs)}${expiry}`, ...without]
   const names = new Map<string, string[]>()
   for (const recipient of recipients) {
     const how = describeReach(recipient, nowMs)
     names.set(how, [...(names.get(how) ?? []), recipient.agent])
   }
   const groups = [...names].map(([how, agents]) => `${agents.join(', ')}: ${how}`)
-  return [`${verb} to ${recipients.length} agents [${message_id}]${expiry}`, ...groups]
+  return [`${verb} to ${recipients.length} agents [${message_id}]${expiry}`, ...groups, ...without]
 }
 
 function describeRecall({ messages, next_offset: next }: Recall, { nowMs }: View): string[] {

@@ -32,6 +32,7 @@ describe('/api/messages', () => {
       expires_at: null,
       replayed: false,
       recipients: [{ agent: 'bob', state: 'new', reach: 'offline', last_seen_at: null, held_until: null }],
+      left_out: [],
     })
     assert.match(sent_at, /^\d{4}-\d\d-\d\dT/)
     const fetched = await call(app, 'POST', '/api/inbox/fetch', { token: bob.token })
