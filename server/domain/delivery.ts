@@ -84,7 +84,7 @@ export async function getMessageStatus(scope: Scope, input: z.output<typeof GetM
   return await asAgent(scope, async (sql, me) => {
     const rows = await sql`
       select patchcord.sender_name(m, f.name) as "from", m.thread, t.name as agent, d.state,
-        to_json(case when d.held then d.wake_at end) as held_until,
+        to_json(case when d.held and d.state = 'new' then d.wake_at end) as held_until,
         to_json(case when d.state = 'new' then d.expires_at end) as expires_at,
         jsonb_build_object(
           'accepted', m.sent_at, 'notified', d.notified_at, 'fetched', d.fetched_at, 'deferred', d.deferred_at,

@@ -134,7 +134,7 @@ begin
     select jsonb_agg(jsonb_build_object(
       'agent', a.name, 'state', d.state,
       'reach', case when d.to_agent_uuid = patchcord.claim_agent() then 'self' else coalesce(x.reach, 'offline') end,
-      'last_seen_at', x.last_seen_at, 'held_until', case when d.held then d.wake_at end
+      'last_seen_at', x.last_seen_at, 'held_until', case when d.held and d.state = 'new' then d.wake_at end
     ) order by a.name)
     from patchcord.deliveries d
       join patchcord.agents a on a.id = d.to_agent_uuid

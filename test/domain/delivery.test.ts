@@ -87,6 +87,24 @@ test('a line that is reported after the fetch is no step: it may have been writt
   assert.deepEqual(namesOf(await stepsOf(alice, message_id)), ['accepted', 'fetched'])
 })
 
+test('only what is still new wakes anybody later', async () => {
+  const { alice, bob } = await seed(database, 'held', ['alice', 'bob', 'carol', 'dave'])
+  const send = () =>
+    alice((scope) => sendMessage(scope, { to: 'bob, carol', content: 'x', kind: 'report', idempotency_key: 'k' }))
+  const { message_id } = await send()
+  await database.admin`
+    update patchcord.deliveries set held = true, wake_at = clock_timestamp() + interval '10 min'
+    where message_id = ${message_id}`
+  const heldOf = ({ recipients }: { recipients: { agent: string; held_until: string | null }[] }) =>
+    recipients.filter(({ held_until }) => held_until !== null).map(({ agent }) => agent)
+  assert.deepEqual(heldOf(await status(alice, message_id)), ['bob', 'carol'])
+  await bob((scope) => fetchInbox(scope, {}))
+  assert.deepEqual(heldOf(await status(alice, message_id)), ['carol'])
+  assert.deepEqual(heldOf(await send()), ['carol'])
+  await alice((scope) => unsendMessage(scope, { message_id }))
+  assert.deepEqual([...heldOf(await status(alice, message_id)), ...heldOf(await send())], [])
+})
+
 test('a line that is reported again keeps its first time', async () => {
   const { alice, bob } = await seed(database, 'again', ['alice', 'bob'])
   const { message_id } = await alice((scope) => sendMessage(scope, { to: 'bob', content: 'x' }))
