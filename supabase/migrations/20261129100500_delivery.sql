@@ -21,7 +21,7 @@ comment on column patchcord.deliveries.wake_at is 'As in agent_messages, where a
 comment on column patchcord.deliveries.expires_at is
   'From then on a message that is still new is shown to nobody; a sweep makes it expired. Null: never.';
 comment on column patchcord.deliveries.notified_at is
-  'A listener said that its line was written, or a wait was ended by the wake and answered with the message. Not noted once it is fetched: a report that comes later may be of a line that did.';
+  'A listener said that its line was written, or a wait was ended by the wake and answered with the message. The time is when the report came. One that comes after the fetch, the deadline or the end is not noted: its line may have come after that too.';
 comment on column patchcord.deliveries.settled_at is
   'When it came to the state in which it ended: of an answered message that was then resolved, the latter.';
 comment on column patchcord.deliveries.held is 'The loop budget holds the wake; released once wake_at has passed.';

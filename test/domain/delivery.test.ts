@@ -4,6 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { listAgents } from '../../server/domain/agents.ts'
 import { getMessageStatus, settleMessage, unsendMessage } from '../../server/domain/delivery.ts'
 import { fetchInbox, waitForMessage } from '../../server/domain/inbox.ts'
+import { createLeaseBatch } from '../../server/domain/lease.ts'
 import { replyToMessage, sendMessage } from '../../server/domain/messages.ts'
 import { endLease, renewLease } from '../../server/domain/presence.ts'
 import { createBus } from '../../server/wakes/bus.ts'
@@ -85,6 +86,38 @@ test('a line that is reported after the fetch is no step: it may have been writt
   await bob((scope) => fetchInbox(scope, {}))
   await bob((scope) => renewLease(scope, { ...LEASE, announced: [message_id] }))
   assert.deepEqual(namesOf(await stepsOf(alice, message_id)), ['accepted', 'fetched'])
+})
+
+test('a report that was asked for before the fetch and stored after it is a step, at the time it was asked for', async () => {
+  const { alice, bob, carol } = await seed(database, 'batched', ['alice', 'bob', 'carol'])
+  const send = async () =>
+    (await alice((scope) => sendMessage(scope, { to: 'bob', content: 'x', kind: 'report' }))).message_id
+  const [line, unsent] = [await send(), await send()]
+  const batch = createLeaseBatch(database.api, 600)
+  await batch.renew(carol.tokenHash, { ...LEASE, announced: [] })
+  const report = batch.renew(bob.tokenHash, { ...LEASE, announced: [line, unsent] })
+  await sleep(100)
+  await alice((scope) => unsendMessage(scope, { message_id: unsent }))
+  await bob((scope) => fetchInbox(scope, {}))
+  assert.deepEqual(namesOf(await stepsOf(alice, line)), ['accepted', 'fetched'], 'the batch still waits')
+  await report
+  await batch.close()
+  const steps = await stepsOf(alice, line)
+  assert.deepEqual(namesOf(steps), ['accepted', 'notified', 'fetched'])
+  assert.ok((steps[1]?.at ?? '') < (steps[2]?.at ?? ''))
+  assert.deepEqual(namesOf(await stepsOf(alice, unsent)), ['accepted', 'notified', 'unsent'])
+})
+
+test('a line that is reported after the deadline is no step, also before a sweep has seen it', async () => {
+  const { alice, bob } = await seed(database, 'overdue', ['alice', 'bob'])
+  const { message_id } = await alice((scope) => sendMessage(scope, { to: 'bob', content: 'x', expires_in: 60 }))
+  await database.admin`
+    update patchcord.deliveries set expires_at = clock_timestamp() where message_id = ${message_id}`
+  await sleep(20)
+  await bob((scope) => renewLease(scope, { ...LEASE, announced: [message_id] }))
+  assert.deepEqual(namesOf(await stepsOf(alice, message_id)), ['accepted'])
+  await database.api`select patchcord.read_back(60, null)`
+  assert.deepEqual(namesOf(await stepsOf(alice, message_id)), ['accepted', 'expired'])
 })
 
 test('only what is still new wakes anybody later', async () => {
