@@ -236,6 +236,9 @@ begin
   )
   from recipient r cross join sender s left join patchcord.reach_of(p_recipients) x on x.agent_uuid = r.id
   into v_answer;
+  -- Whatever state it is in: what was done or resolved, or is kept for later, has its answer from now on.
+  update patchcord.deliveries d set answered_at = v_at
+  where d.message_id = p_reply_to and d.to_agent_uuid = v_me and d.answered_at is null;
   return v_answer;
 end
 $$;

@@ -67,9 +67,63 @@ test('a message that is done and then resolved was done first, and an answer tha
   await bob((scope) => settleMessage(scope, { message_id, state: 'done' }))
   const done = await stepsOf(alice, message_id)
   await bob((scope) => replyToMessage(scope, { message_id, content: 'y' }))
-  assert.deepEqual(await stepsOf(alice, message_id), done)
+  const answered = await stepsOf(alice, message_id)
+  assert.deepEqual(namesOf(answered), ['accepted', 'fetched', 'done', 'answered'])
+  assert.deepEqual(answered.slice(0, 3), done)
+  assert.equal((await status(alice, message_id)).recipients[0]?.state, 'done')
+  await bob((scope) => replyToMessage(scope, { message_id, content: 'once more' }))
+  assert.deepEqual(await stepsOf(alice, message_id), answered)
   await bob((scope) => replyToMessage(scope, { message_id, resolve: true }))
-  assert.deepEqual(namesOf(await stepsOf(alice, message_id)), ['accepted', 'fetched', 'done', 'resolved'])
+  assert.deepEqual(namesOf(await stepsOf(alice, message_id)), ['accepted', 'fetched', 'done', 'answered', 'resolved'])
+})
+
+test('an answer is a step whatever the message is by then: resolved in silence, or deferred with a word', async () => {
+  const { alice, bob } = await seed(database, 'answers', ['alice', 'bob'])
+  const send = () => alice((scope) => sendMessage(scope, { to: 'bob', content: 'x', kind: 'report' }))
+  const [resolved, deferred] = [(await send()).message_id, (await send()).message_id]
+  await bob((scope) => fetchInbox(scope, {}))
+  await bob((scope) => replyToMessage(scope, { message_id: resolved, resolve: true }))
+  await bob((scope) => replyToMessage(scope, { message_id: resolved, content: 'after all' }))
+  assert.deepEqual(namesOf(await stepsOf(alice, resolved)), ['accepted', 'fetched', 'resolved', 'answered'])
+  await bob((scope) => replyToMessage(scope, { message_id: deferred, content: 'tomorrow', defer: true }))
+  const [, , , answered] = await stepsOf(alice, deferred)
+  assert.equal(answered?.step, 'answered')
+  assert.equal((await status(alice, deferred)).recipients[0]?.state, 'deferred')
+  await bob((scope) => replyToMessage(scope, { message_id: deferred, content: 'now' }))
+  const steps = await stepsOf(alice, deferred)
+  assert.deepEqual(namesOf(steps), ['accepted', 'fetched', 'deferred', 'answered'])
+  assert.deepEqual(steps[3], answered)
+  assert.equal((await status(alice, deferred)).recipients[0]?.state, 'answered')
+})
+
+test('an answer that is taken back unread was none: what it answered is as it was before, or has the other answer', async () => {
+  const { alice, bob } = await seed(database, 'back', ['alice', 'bob'])
+  const send = () => alice((scope) => sendMessage(scope, { to: 'bob', content: 'x', kind: 'report' }))
+  const ids = [await send(), await send(), await send(), await send()].map((sent) => sent.message_id)
+  const [, deferred, done, twice] = ids as [string, string, string, string]
+  await bob((scope) => fetchInbox(scope, {}))
+  await bob((scope) => replyToMessage(scope, { message_id: deferred, defer: true }))
+  await bob((scope) => settleMessage(scope, { message_id: done, state: 'done' }))
+  const before = await Promise.all(ids.map((id) => status(alice, id)))
+  const answer = async (message_id: string) =>
+    (await bob((scope) => replyToMessage(scope, { message_id, content: 'y' }))).sent?.message_id as string
+  const kept = await answer(twice)
+  const first = await stepsOf(alice, twice)
+  for (const id of ids) {
+    const message_id = await answer(id)
+    assert.ok(namesOf(await stepsOf(alice, id)).includes('answered'))
+    await bob((scope) => unsendMessage(scope, { message_id }))
+  }
+  const after = await Promise.all(ids.map((id) => status(alice, id)))
+  assert.deepEqual(after.slice(0, 3), before.slice(0, 3))
+  assert.deepEqual([after[3]?.recipients[0]?.state, await stepsOf(alice, twice)], ['answered', first])
+  assert.deepEqual((await bob((scope) => fetchInbox(scope, {}))).counts, { new: 0, open: 1, deferred: 1 })
+  await alice((scope) => fetchInbox(scope, {}))
+  await assert.rejects(
+    bob((scope) => unsendMessage(scope, { message_id: kept })),
+    { code: 'conflict' },
+  )
+  assert.deepEqual(await stepsOf(alice, twice), first)
 })
 
 test('a note to oneself was deferred and fetched by nobody', async () => {
