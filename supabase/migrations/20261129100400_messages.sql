@@ -120,7 +120,14 @@ begin
     return jsonb_build_object('outcome', 'conflict');
   end if;
   return v.answer || jsonb_build_object('replayed', true, 'wakes', '[]'::jsonb, 'recipients',
-    coalesce(patchcord.recipients_now((v.answer ->> 'message_id')::uuid), v.answer -> 'recipients'));
+    coalesce(patchcord.recipients_now((v.answer ->> 'message_id')::uuid), v.answer -> 'recipients'))
+    -- Of a reply: what the message that it answered is by now.
+    || coalesce((
+      select jsonb_build_object('settled', d.state)
+      from patchcord.agent_messages m
+        join patchcord.deliveries d on d.message_id = m.reply_to and d.to_agent_uuid = m.from_agent_uuid
+      where m.id = (v.answer ->> 'message_id')::uuid and m.from_agent_uuid = patchcord.claim_agent()
+    ), '{}');
 end
 $$;
 comment on function patchcord.replay(text, text) is

@@ -255,6 +255,17 @@ test('a send that comes again under its key tells what has become of the message
   )
 })
 
+test('a reply that comes again under its key tells what the message is by now', async () => {
+  const { alice, bob } = await seed(database, 'replayed-reply', ['alice', 'bob'])
+  const { message_id } = await alice((scope) => sendMessage(scope, { to: 'bob', content: 'x' }))
+  await bob((scope) => fetchInbox(scope, {}))
+  const reply = () => bob((scope) => replyToMessage(scope, { message_id, content: 'y', idempotency_key: 'k' }))
+  assert.equal((await reply()).state, 'answered')
+  await bob((scope) => replyToMessage(scope, { message_id, resolve: true }))
+  const { state, sent } = await reply()
+  assert.deepEqual([state, sent?.replayed], ['resolved', true])
+})
+
 test('a stranger, a colleague and an unknown id get the same answer', async () => {
   const { alice, carol } = await seed(database, 'strangers', ['alice', 'bob', 'carol'])
   const { eve } = await seed(database, 'strangers-2', ['eve'])
