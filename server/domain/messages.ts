@@ -49,6 +49,7 @@ export const SentMessage = z.object({
   message_id: z.string(),
   thread: z.string().nullable(),
   sent_at: z.string(),
+  /** With others; a note to oneself alone has none, whatever was asked. */
   expires_at: z.string().nullable(),
   replayed: z.boolean(),
   recipients: z.array(Recipient),

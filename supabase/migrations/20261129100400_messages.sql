@@ -228,7 +228,7 @@ begin
   )
   select jsonb_build_object(
     'outcome', 'sent', 'message_id', v_id, 'thread', p_thread, 'sent_at', v_at, 'replayed', false,
-    'expires_at', v_expires_at,
+    'expires_at', case when bool_or(r.id <> v_me) then v_expires_at end,
     'recipients', jsonb_agg(jsonb_build_object(
       'agent', r.name,
       'state', case when r.id = v_me then 'deferred' else 'new' end,
