@@ -18,7 +18,12 @@ export const MessageKind = z.enum(['message', 'question', 'report', 'heads-up', 
 export const Urgency = z.enum(['fyi', 'normal', 'urgent'])
 const Content = z.string().min(1)
 // biome-ignore lint/suspicious/noControlCharactersInRegex: Postgres cannot store NUL, and nobody needs the others
-const IdempotencyKey = z.string().regex(/^[^\x00-\x1f\x7f]{1,200}$/, '1 to 200 characters without control characters')
+const KEY = /^[^\x00-\x1f\x7f]{1,200}$/u
+/** Stored, half a character would be another one, and two keys one. */
+const IdempotencyKey = z
+  .string()
+  .regex(KEY, '1 to 200 characters without control characters')
+  .refine((key) => !/\p{Surrogate}/u.test(key), 'holds half a character (a lone surrogate)')
 
 /** Its bounds stand in the error of a wrong call only: in the schema each costs every model tokens. */
 const ExpiresIn = z
