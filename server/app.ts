@@ -13,7 +13,7 @@ import { PatchcordError } from './errors.ts'
 import { bodyBytesMax } from './http/address-limit.ts'
 import { createAdmission, createAuthenticator, requireToken } from './http/auth.ts'
 import { answerClientError, answerErrors, sendError } from './http/errors.ts'
-import { closeIfUnread, createGate, type Gate } from './http/gate.ts'
+import { closeIfUnread, createGate, type Gate, needsToken } from './http/gate.ts'
 import { checkGuards, createGuards, type Guards } from './http/guards.ts'
 import { type HealthOptions, serveHealth } from './http/health.ts'
 import { serveOpenapi } from './http/openapi.ts'
@@ -56,7 +56,6 @@ const TIMEOUTS: Timeouts = { headersMs: 10_000, requestMs: 30_000, checkMs: 2_00
 const KEEP_ALIVE_MS = 72_000
 /** Room for 10,000 listeners, each with a WebSocket and now and then a request. */
 export const CONNECTIONS_MAX = 25_000
-const NEEDS_TOKEN = /^\/(?:api|mcp)(?:[/?]|$)/
 const RESTART_SECONDS = 2
 
 /**
@@ -67,7 +66,7 @@ export async function buildApp(deps: AppDeps): Promise<FastifyInstance> {
   const { config, sql, waiters, logger: log, version } = deps
   const turns = createTurns()
   const { admit, foresee } = createAdmission(config.limits)
-  const gate = createGate((request) => (NEEDS_TOKEN.test(request.url ?? '') ? foresee(request) : null))
+  const gate = createGate((request) => (needsToken(request.url ?? '') ? foresee(request) : null))
   const app = createApp(deps, gate)
   const guards = createGuards(config.publicUrl, [config.host])
   const authenticate = createAuthenticator({ sql, admit, turns })

@@ -164,7 +164,8 @@ comment on table patchcord.deliveries is 'How far each message got with each rec
 comment on column patchcord.deliveries.wake_at is 'As in agent_messages, where an index of open states can use it.';
 comment on column patchcord.deliveries.held is 'The loop budget holds the wake; released once wake_at has passed.';
 comment on column patchcord.deliveries.expires_at is 'From then on a message that is still new is shown to nobody; a sweep makes it expired. Null: never.';
-comment on column patchcord.deliveries.notified_at is 'A listener said that its line was written, or a wait was ended by the wake and answered with the message. Not noted once it is fetched: a report that comes later may be of a line that did.';
+comment on column patchcord.deliveries.notified_at is 'A listener said that its line was written, or a wait was ended by the wake and answered with the message. The time is when the report came. One that comes after the fetch, the deadline or the end is not noted: its line may have come after that too.';
+comment on column patchcord.deliveries.answered_at is 'When the first answer with a text was stored, whatever the state. Null again when the last of them was taken back unread.';
 comment on column patchcord.deliveries.settled_at is 'When it came to the state in which it ended: of an answered message that was then resolved, the latter.';
 
 create table patchcord.former_names (
@@ -980,6 +981,7 @@ create or replace FUNCTION patchcord.full_inboxes(p_agents uuid[], p_max integer
 AS $function$
 declare
   v_near uuid[] := patchcord.with_new(p_agents, p_max - 100);
+  v_full uuid[];
 begin
   if cardinality(v_near) = 0 then
     return '{}';
@@ -987,7 +989,9 @@ begin
   -- As many sends as run at once could all see the last free place: near the cap they go one at a time, in key order, until
   -- commit, and each counts what was there when its turn came.
   perform pg_advisory_xact_lock(hashtextextended('patchcord.full_inboxes ' || n.id, 0)) from unnest(v_near) as n (id);
-  return array(select a.name from patchcord.agents a where a.id = any (patchcord.with_new(v_near, p_max)) order by a.name);
+  -- Counted once: as a condition it would be for every agent that there is.
+  v_full := patchcord.with_new(v_near, p_max);
+  return array(select a.name from patchcord.agents a where a.id = any (v_full) order by a.name);
 end
 $function$
 ;
@@ -1094,7 +1098,6 @@ begin
       -- Each step keeps its own time: what is resolved later was answered before.
       fetched_at = case when d.state = 'new' then clock_timestamp() else d.fetched_at end,
       deferred_at = case when p_state = 'deferred' then coalesce(d.deferred_at, clock_timestamp()) else d.deferred_at end,
-      answered_at = case when p_state = 'answered' then clock_timestamp() else d.answered_at end,
       done_at = case when p_state = 'done' then clock_timestamp() else d.done_at end,
       settled_at = case when p_state in ('answered', 'done', 'resolved') then clock_timestamp() end
     from picked
@@ -1358,6 +1361,7 @@ declare
   v_before timestamptz := v_now - make_interval(days => greatest(p_days, 1));
   v_threads uuid[];
   v_count integer;
+  v_rows integer;
   v_counts jsonb := '{}';
 begin
   -- Whatever another transaction holds is left for the next time: nobody waits for this, and it waits for nobody.
@@ -1377,12 +1381,14 @@ begin
     order by d.message_id, d.to_agent_uuid
     for update skip locked
   ), whole as (
-    select l.message_id from locked l group by l.message_id
+    select l.message_id, count(*) as rows from locked l group by l.message_id
     having count(*) = (select count(*) from patchcord.deliveries d where d.message_id = l.message_id)
+  ), gone as (
+    delete from patchcord.message_bodies b using whole w where b.id = w.message_id returning w.rows
   )
-  delete from patchcord.message_bodies b using whole w where b.id = w.message_id;
-  get diagnostics v_count = row_count;
-  v_counts := v_counts || jsonb_build_object('messages', v_count);
+  -- A message to many is one, and a batch is full by its rows: whoever asks whether there is more has to know both.
+  select count(*), coalesce(sum(g.rows), 0) from gone g into v_count, v_rows;
+  v_counts := v_counts || jsonb_build_object('messages', v_count, 'deliveries', v_rows);
 
   delete from patchcord.idempotency_keys k using (
     select o.agent_uuid, o.key from patchcord.idempotency_keys o
@@ -1415,7 +1421,7 @@ begin
   v_counts := v_counts || jsonb_build_object('events', v_count);
 
   -- Every thread is looked at, so only in the last of many batches.
-  if (v_counts ->> 'messages')::integer < p_max then
+  if v_rows < p_max then
     v_threads := array(
       select t.id from patchcord.threads t
       where t.created_at < v_before
@@ -1433,7 +1439,7 @@ begin
 end
 $function$
 ;
-comment on function patchcord.purge(integer,integer) is 'Entry: deletes p_max of each of: messages settled with every recipient p_days ago, keys older than 24 hours, expired leases, events of a year ago, threads without messages. How many of each; never what is new, open or deferred.';
+comment on function patchcord.purge(integer,integer) is 'Entry: deletes p_max of each of: deliveries settled p_days ago, with their messages, where every recipient''s are, keys older than 24 hours, expired leases, events of a year ago, threads without messages. How many of each; never what is new, open or deferred.';
 grant execute on function patchcord.purge(integer,integer) to patchcord_api;
 
 create or replace FUNCTION patchcord.reach_of(p_agents uuid[])
@@ -1610,7 +1616,7 @@ begin
     select jsonb_agg(jsonb_build_object(
       'agent', a.name, 'state', d.state,
       'reach', case when d.to_agent_uuid = patchcord.claim_agent() then 'self' else coalesce(x.reach, 'offline') end,
-      'last_seen_at', x.last_seen_at, 'held_until', case when d.held then d.wake_at end
+      'last_seen_at', x.last_seen_at, 'held_until', case when d.held and d.state = 'new' then d.wake_at end
     ) order by a.name)
     from patchcord.deliveries d
       join patchcord.agents a on a.id = d.to_agent_uuid
@@ -1733,16 +1739,18 @@ begin
       token_uuid = excluded.token_uuid, client = excluded.client, machine = excluded.machine
     where l.renewed_at <= excluded.renewed_at and coalesce(l.ended_at < excluded.renewed_at, true)
   ), picked as (
-    select d.message_id, d.to_agent_uuid
+    select d.message_id, d.to_agent_uuid, q.at
     from asked q
       cross join jsonb_array_elements_text(q.announced) as said (id)
       join patchcord.deliveries d on d.message_id = said.id::uuid and d.to_agent_uuid = q.agent_id
-    where q.outcome = 'ok' and d.state = 'new' and d.notified_at is null
+    where q.outcome = 'ok' and d.notified_at is null
+      -- A batch stores what was asked for before it: what was fetched or ended meanwhile had its line first.
+      and (d.state = 'new' and coalesce(q.at < d.expires_at, true) or q.at < coalesce(d.fetched_at, d.settled_at))
     order by d.message_id, d.to_agent_uuid
     -- A fetch holds its rows while it takes older ones: waiting for it here could deadlock. What it has fetched is no step.
     for update of d skip locked
   ), notified as (
-    update patchcord.deliveries d set notified_at = clock_timestamp()
+    update patchcord.deliveries d set notified_at = picked.at
     from picked
     where d.message_id = picked.message_id and d.to_agent_uuid = picked.to_agent_uuid
   ), seen as (
@@ -1809,7 +1817,14 @@ begin
     return jsonb_build_object('outcome', 'conflict');
   end if;
   return v.answer || jsonb_build_object('replayed', true, 'wakes', '[]'::jsonb, 'recipients',
-    coalesce(patchcord.recipients_now((v.answer ->> 'message_id')::uuid), v.answer -> 'recipients'));
+    coalesce(patchcord.recipients_now((v.answer ->> 'message_id')::uuid), v.answer -> 'recipients'))
+    -- Of a reply: what the message that it answered is by now.
+    || coalesce((
+      select jsonb_build_object('settled', d.state)
+      from patchcord.agent_messages m
+        join patchcord.deliveries d on d.message_id = m.reply_to and d.to_agent_uuid = m.from_agent_uuid
+      where m.id = (v.answer ->> 'message_id')::uuid and m.from_agent_uuid = patchcord.claim_agent()
+    ), '{}');
 end
 $function$
 ;
@@ -1984,6 +1999,7 @@ declare
   v_unknown text[] := '{}';
   v_blocked jsonb;
   v_full text[];
+  v_reached uuid[];
   v_thread uuid;
 begin
   if p_to is null then
@@ -2010,14 +2026,21 @@ begin
     end if;
   end if;
   v_full := patchcord.full_inboxes(v_recipients, (p_limits ->> 'newPerRecipientMax')::integer);
-  if cardinality(v_full) > 0 then
+  -- One agent that reads nothing must not silence everybody: a send to all goes to the others, and the answer names it.
+  v_reached := case when p_to is not null or cardinality(v_full) = 0 then v_recipients else array(
+    select a.id from patchcord.agents a where a.id = any (v_recipients) and a.name <> all (v_full)
+  ) end;
+  if cardinality(v_full) > 0 and (p_to is not null or cardinality(v_reached) = 0) then
     return jsonb_build_object('outcome', 'inbox_full', 'full', v_full);
   end if;
   if p_thread is not null then
-    v_thread := patchcord.open_thread(p_thread, v_recipients);
+    v_thread := patchcord.open_thread(p_thread, v_reached);
   end if;
   return patchcord.store_message(
-    v_recipients, p_content, v_thread, p_thread, p_kind, p_urgency, null, p_limits, false, p_expires_in);
+    v_reached, p_content, v_thread, p_thread, p_kind, p_urgency, null, p_limits, false, p_expires_in)
+    || jsonb_build_object('left_out', (
+      select coalesce(jsonb_agg(jsonb_build_object('agent', f.name, 'reason', 'inbox_full') order by f.place), '[]')
+      from unnest(v_full) with ordinality as f (name, place)));
 end
 $function$
 ;
@@ -2048,7 +2071,7 @@ begin
 end
 $function$
 ;
-comment on function patchcord.send_message(text,text[],text[],text,text,text,text,text,text,jsonb,double precision) is 'Entry: one send in one round trip. Outcome sent, gated, unknown, inbox_full, conflict, rate_limited, or that of the token. p_to null: everyone here. p_expires_in: seconds, null for ever.';
+comment on function patchcord.send_message(text,text[],text[],text,text,text,text,text,text,jsonb,double precision) is 'Entry: one send in one round trip. Outcome sent, gated, unknown, inbox_full, conflict, rate_limited, or that of the token. p_to null: everyone here whose inbox is not full. p_expires_in: seconds, null for ever.';
 grant execute on function patchcord.send_message(text,text[],text[],text,text,text,text,text,text,jsonb,double precision) to patchcord_api;
 
 create or replace FUNCTION patchcord.sender_name(m patchcord.agent_messages, p_now text)
@@ -2157,7 +2180,7 @@ begin
   )
   select jsonb_build_object(
     'outcome', 'sent', 'message_id', v_id, 'thread', p_thread, 'sent_at', v_at, 'replayed', false,
-    'expires_at', v_expires_at,
+    'expires_at', case when bool_or(r.id <> v_me) then v_expires_at end,
     'recipients', jsonb_agg(jsonb_build_object(
       'agent', r.name,
       'state', case when r.id = v_me then 'deferred' else 'new' end,
@@ -2172,12 +2195,49 @@ begin
   )
   from recipient r cross join sender s left join patchcord.reach_of(p_recipients) x on x.agent_uuid = r.id
   into v_answer;
+  -- Whatever state it is in: what was done or resolved, or is kept for later, has its answer from now on.
+  update patchcord.deliveries d set answered_at = v_at
+  where d.message_id = p_reply_to and d.to_agent_uuid = v_me and d.answered_at is null;
   return v_answer;
 end
 $function$
 ;
 comment on function patchcord.store_message(uuid[],text,uuid,text,text,text,uuid,jsonb,boolean,double precision) is 'Stores one message for recipients that were checked and whose pairs are locked; the answer to its sender, and the wakes.';
 grant execute on function patchcord.store_message(uuid[],text,uuid,text,text,text,uuid,jsonb,boolean,double precision) to patchcord_agent;
+
+create or replace FUNCTION patchcord.take_answer_back(p_id uuid)
+ RETURNS void
+ LANGUAGE plpgsql
+AS $function$
+declare
+  v_me uuid := patchcord.claim_agent();
+  v_about uuid;
+begin
+  -- An answer has one recipient.
+  select m.reply_to into v_about from patchcord.agent_messages m where m.id = p_id and m.from_agent_uuid = v_me;
+  if v_about is null then
+    return;
+  end if;
+  perform from patchcord.deliveries d where d.message_id = v_about and d.to_agent_uuid = v_me for update;
+  with answer as (
+    select min(m.sent_at) as first_at
+    from patchcord.deliveries d
+      join patchcord.agent_messages m on m.from_agent_uuid = v_me and m.sent_at >= d.answered_at and m.reply_to = v_about
+      join patchcord.deliveries r on r.message_id = m.id and r.to_agent_uuid = m.to_agent_uuid and r.state <> 'unsent'
+    where d.message_id = v_about and d.to_agent_uuid = v_me
+  )
+  update patchcord.deliveries d set
+    answered_at = answer.first_at,
+    state = case when answer.first_at is not null or d.state <> 'answered' then d.state
+      when d.deferred_at is not null then 'deferred' else 'open' end,
+    settled_at = case when answer.first_at is not null or d.state <> 'answered' then d.settled_at end
+  from answer
+  where d.message_id = v_about and d.to_agent_uuid = v_me and d.answered_at is not null;
+end
+$function$
+;
+comment on function patchcord.take_answer_back(uuid) is 'After p_id, an answer of the caller, was unsent: what it answered has the next answer, or none and is open or deferred again.';
+grant execute on function patchcord.take_answer_back(uuid) to patchcord_agent;
 
 create or replace FUNCTION patchcord.take_new(p_from uuid[], p_thread text, p_due_only boolean, p_max integer, p_tokens_max integer, p_woken uuid[] DEFAULT '{}'::uuid[])
  RETURNS jsonb
@@ -2315,6 +2375,9 @@ begin
   update patchcord.deliveries d set state = 'unsent', settled_at = clock_timestamp()
   from picked
   where d.message_id = p_id and d.to_agent_uuid = picked.to_agent_uuid;
+  if found then
+    perform patchcord.take_answer_back(p_id);
+  end if;
   select jsonb_agg(jsonb_build_object('agent', a.name, 'state', d.state) order by a.name)
   from patchcord.deliveries d join patchcord.agents a on a.id = d.to_agent_uuid
   where d.message_id = p_id and d.from_agent_uuid = w.agent_id
@@ -2323,7 +2386,7 @@ begin
 end
 $function$
 ;
-comment on function patchcord.unsend_message(text,uuid) is 'Entry: takes a message back from every recipient with whom it is still new; the state with each recipient after that.';
+comment on function patchcord.unsend_message(text,uuid) is 'Entry: takes a message back from every recipient with whom it is still new; the state with each recipient after that. An answer that is taken back answers nothing.';
 grant execute on function patchcord.unsend_message(text,uuid) to patchcord_api;
 
 create or replace FUNCTION patchcord.unsettled_lines(p_state text, p_shown_since timestamp with time zone, p_without uuid[])

@@ -35,6 +35,8 @@ export interface Sent {
   expires_at: string | null
   replayed: boolean
   recipients: Recipient[]
+  /** Of a send to everybody: whose inbox was full. */
+  left_out?: { agent: string }[]
 }
 
 const PERSONS_WORDS = new Set(['content', 'preview'])
@@ -94,15 +96,17 @@ export function describeReach({ reach, last_seen_at: seenAt, held_until: heldUnt
   return heldUntil ? `${how}; held until ${describeTime(heldUntil)}: too many turns without a person` : how
 }
 
-export function describeSent({ message_id: id, replayed, expires_at: expiresAt, recipients }: Sent): string[] {
+export function describeSent(sent: Sent): string[] {
+  const { message_id: id, replayed, expires_at: expiresAt, recipients, left_out: leftOut = [] } = sent
   const verb = replayed ? 'Already sent, with the same idempotency key,' : 'Sent'
   const isPending = recipients.some(({ state }) => state === 'new')
   const expiry = expiresAt && isPending ? `; expires unread at ${describeTime(expiresAt)}` : ''
+  const without = leftOut.map(({ agent }) => `  not to ${cleanLabel(agent)}: inbox full`)
   const [only] = recipients
   if (only && recipients.length === 1)
-    return [`${verb} to ${cleanLabel(only.agent)} [${cleanLabel(id)}]: ${describeReach(only)}${expiry}`]
+    return [`${verb} to ${cleanLabel(only.agent)} [${cleanLabel(id)}]: ${describeReach(only)}${expiry}`, ...without]
   const lines = recipients.map((each) => `  ${cleanLabel(each.agent)}: ${describeReach(each)}`)
-  return [`${verb} to ${recipients.length} agents [${cleanLabel(id)}]${expiry}`, ...lines]
+  return [`${verb} to ${recipients.length} agents [${cleanLabel(id)}]${expiry}`, ...lines, ...without]
 }
 
 /** An answer as `--json` may show it: what people wrote stands in the frame (at a terminal as it is), the rest is cleaned. */

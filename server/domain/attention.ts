@@ -19,6 +19,14 @@ export function attentionLimits(limits: Limits) {
   }
 }
 
+const NAMES_MAX = 20
+
+/** Everybody's may be full. */
+function listSome(names: string[]): string {
+  const more = names.length > NAMES_MAX ? ` and ${names.length - NAMES_MAX} more` : ''
+  return `${names.slice(0, NAMES_MAX).join(', ')}${more}`
+}
+
 /** Throws the error of a send or reply that was refused: by the gate, the recipient's cap, its address or its key. */
 export function checkAttention(answer: Outcome, toMessages: (shown: unknown) => unknown): void {
   switch (answer.outcome) {
@@ -30,15 +38,11 @@ export function checkAttention(answer: Outcome, toMessages: (shown: unknown) => 
     case 'unknown':
       throw unknownAgents(answer.unknown as string[], answer.agents as string[])
     case 'inbox_full':
-      throw new PatchcordError(
-        'inbox_full',
-        `Not sent: the inbox of ${(answer.full as string[]).join(', ')} is full.`,
-        {
-          hint: 'Nothing was stored. Try again when they have read what waits there.',
-          retryAfterSeconds: 60,
-          details: { full: answer.full },
-        },
-      )
+      throw new PatchcordError('inbox_full', `Not sent: the inbox of ${listSome(answer.full as string[])} is full.`, {
+        hint: 'Nothing was stored. Try again when they have read what waits there.',
+        retryAfterSeconds: 60,
+        details: { full: answer.full },
+      })
     case 'conflict':
       throw new PatchcordError('conflict', 'This idempotency key was used for another message in the last 24 hours.', {
         hint: 'Use a new key for a new message.',

@@ -84,7 +84,7 @@ export async function getMessageStatus(scope: Scope, input: z.output<typeof GetM
   return await asAgent(scope, async (sql, me) => {
     const rows = await sql`
       select patchcord.sender_name(m, f.name) as "from", m.thread, t.name as agent, d.state,
-        to_json(case when d.held then d.wake_at end) as held_until,
+        to_json(case when d.held and d.state = 'new' then d.wake_at end) as held_until,
         to_json(case when d.state = 'new' then d.expires_at end) as expires_at,
         jsonb_build_object(
           'accepted', m.sent_at, 'notified', d.notified_at, 'fetched', d.fetched_at, 'deferred', d.deferred_at,
@@ -116,12 +116,14 @@ export async function getMessageStatus(scope: Scope, input: z.output<typeof GetM
 
 const STEPS = ['accepted', 'notified', 'fetched', 'deferred', 'answered', 'done', 'resolved', 'unsent', 'expired']
 
-/** The steps that were observed, in the order in which they can come. */
+/** The steps that were observed, in the order in which they came. */
 function toSteps(times: Record<string, string | null>): { step: string; at: string }[] {
-  return STEPS.flatMap((step) => {
+  const steps = STEPS.flatMap((step) => {
     const at = times[step]
     return at ? [{ step, at }] : []
   })
+  // All of one zone and with fractions that end where their zeros begin: as texts they sort by time.
+  return steps.sort((one, other) => (one.at < other.at ? -1 : one.at > other.at ? 1 : 0))
 }
 
 /** An id of someone else's message answers exactly like one that does not exist. */

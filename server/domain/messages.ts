@@ -18,7 +18,12 @@ export const MessageKind = z.enum(['message', 'question', 'report', 'heads-up', 
 export const Urgency = z.enum(['fyi', 'normal', 'urgent'])
 const Content = z.string().min(1)
 // biome-ignore lint/suspicious/noControlCharactersInRegex: Postgres cannot store NUL, and nobody needs the others
-const IdempotencyKey = z.string().regex(/^[^\x00-\x1f\x7f]{1,200}$/, '1 to 200 characters without control characters')
+const KEY = /^[^\x00-\x1f\x7f]{1,200}$/u
+/** Stored, half a character would be another one, and two keys one. */
+const IdempotencyKey = z
+  .string()
+  .regex(KEY, '1 to 200 characters without control characters')
+  .refine((key) => !/\p{Surrogate}/u.test(key), 'holds half a character (a lone surrogate)')
 
 /** Its bounds stand in the error of a wrong call only: in the schema each costs every model tokens. */
 const ExpiresIn = z
@@ -43,13 +48,17 @@ export const Recipient = z.object({
   last_seen_at: z.string().nullable(),
   held_until: z.string().nullable(),
 })
+/** Of a send to everybody: who did not get it. */
+export const LeftOut = z.object({ agent: z.string(), reason: z.enum(['inbox_full']) })
 export const SentMessage = z.object({
   message_id: z.string(),
   thread: z.string().nullable(),
   sent_at: z.string(),
+  /** With others; a note to oneself alone has none, whatever was asked. */
   expires_at: z.string().nullable(),
   replayed: z.boolean(),
   recipients: z.array(Recipient),
+  left_out: z.array(LeftOut),
 })
 export type SentMessage = z.output<typeof SentMessage>
 
@@ -211,8 +220,16 @@ function findRest({ content, content_offset: start, content_length: length }: Re
 }
 
 function toSentMessage(answer: Outcome): SentMessage {
-  const { message_id, thread, sent_at, expires_at, replayed, recipients } = answer as unknown as SentMessage
-  return { message_id, thread, sent_at, expires_at, replayed, recipients }
+  const {
+    message_id,
+    thread,
+    sent_at,
+    expires_at,
+    replayed,
+    recipients,
+    left_out = [],
+  } = answer as unknown as SentMessage
+  return { message_id, thread, sent_at, expires_at, replayed, recipients, left_out }
 }
 
 function checkContent(scope: Scope, content: string): void {

@@ -19,6 +19,19 @@ const LIMITS: GateLimits = { delayMs: 500, heldMax: 1_000, silentMax: 2_000, sil
 /** Closed at once, a connection with bytes that were not read is reset, and its client may never see the answer. */
 const LINGER_MS = 1_000
 
+const NEEDS_TOKEN = /^\/(?:api|mcp)(?:\/|$)/
+
+/** Whether a request comes to a route that wants a token, however the router's decoding leads there. What nobody can decode does. */
+export function needsToken(url: string): boolean {
+  // As for a proxy, with the origin before it: the router takes that too.
+  const [path = ''] = url.replace(/^https?:\/\/[^/]*/i, '').split(/[?#]/, 1)
+  try {
+    return NEEDS_TOKEN.test(decodeURIComponent(path))
+  } catch {
+    return true
+  }
+}
+
 export interface Gate {
   /** Whether a request needs nobody else: it is answered, or will be. */
   refuses(request: IncomingMessage, response: ServerResponse): boolean

@@ -120,7 +120,14 @@ begin
     return jsonb_build_object('outcome', 'conflict');
   end if;
   return v.answer || jsonb_build_object('replayed', true, 'wakes', '[]'::jsonb, 'recipients',
-    coalesce(patchcord.recipients_now((v.answer ->> 'message_id')::uuid), v.answer -> 'recipients'));
+    coalesce(patchcord.recipients_now((v.answer ->> 'message_id')::uuid), v.answer -> 'recipients'))
+    -- Of a reply: what the message that it answered is by now.
+    || coalesce((
+      select jsonb_build_object('settled', d.state)
+      from patchcord.agent_messages m
+        join patchcord.deliveries d on d.message_id = m.reply_to and d.to_agent_uuid = m.from_agent_uuid
+      where m.id = (v.answer ->> 'message_id')::uuid and m.from_agent_uuid = patchcord.claim_agent()
+    ), '{}');
 end
 $$;
 comment on function patchcord.replay(text, text) is
@@ -134,7 +141,7 @@ begin
     select jsonb_agg(jsonb_build_object(
       'agent', a.name, 'state', d.state,
       'reach', case when d.to_agent_uuid = patchcord.claim_agent() then 'self' else coalesce(x.reach, 'offline') end,
-      'last_seen_at', x.last_seen_at, 'held_until', case when d.held then d.wake_at end
+      'last_seen_at', x.last_seen_at, 'held_until', case when d.held and d.state = 'new' then d.wake_at end
     ) order by a.name)
     from patchcord.deliveries d
       join patchcord.agents a on a.id = d.to_agent_uuid
@@ -221,7 +228,7 @@ begin
   )
   select jsonb_build_object(
     'outcome', 'sent', 'message_id', v_id, 'thread', p_thread, 'sent_at', v_at, 'replayed', false,
-    'expires_at', v_expires_at,
+    'expires_at', case when bool_or(r.id <> v_me) then v_expires_at end,
     'recipients', jsonb_agg(jsonb_build_object(
       'agent', r.name,
       'state', case when r.id = v_me then 'deferred' else 'new' end,
@@ -236,6 +243,9 @@ begin
   )
   from recipient r cross join sender s left join patchcord.reach_of(p_recipients) x on x.agent_uuid = r.id
   into v_answer;
+  -- Whatever state it is in: what was done or resolved, or is kept for later, has its answer from now on.
+  update patchcord.deliveries d set answered_at = v_at
+  where d.message_id = p_reply_to and d.to_agent_uuid = v_me and d.answered_at is null;
   return v_answer;
 end
 $$;
@@ -270,7 +280,7 @@ begin
 end
 $$;
 comment on function patchcord.send_message(text, text[], text[], text, text, text, text, text, text, jsonb, float8) is
-  'Entry: one send in one round trip. Outcome sent, gated, unknown, inbox_full, conflict, rate_limited, or that of the token. p_to null: everyone here. p_expires_in: seconds, null for ever.';
+  'Entry: one send in one round trip. Outcome sent, gated, unknown, inbox_full, conflict, rate_limited, or that of the token. p_to null: everyone here whose inbox is not full. p_expires_in: seconds, null for ever.';
 
 create function patchcord.send_as_me(
   p_to text[], p_namespaces text[], p_content text, p_thread text, p_kind text, p_urgency text, p_limits jsonb,
@@ -283,6 +293,7 @@ declare
   v_unknown text[] := '{}';
   v_blocked jsonb;
   v_full text[];
+  v_reached uuid[];
   v_thread uuid;
 begin
   if p_to is null then
@@ -309,14 +320,21 @@ begin
     end if;
   end if;
   v_full := patchcord.full_inboxes(v_recipients, (p_limits ->> 'newPerRecipientMax')::integer);
-  if cardinality(v_full) > 0 then
+  -- One agent that reads nothing must not silence everybody: a send to all goes to the others, and the answer names it.
+  v_reached := case when p_to is not null or cardinality(v_full) = 0 then v_recipients else array(
+    select a.id from patchcord.agents a where a.id = any (v_recipients) and a.name <> all (v_full)
+  ) end;
+  if cardinality(v_full) > 0 and (p_to is not null or cardinality(v_reached) = 0) then
     return jsonb_build_object('outcome', 'inbox_full', 'full', v_full);
   end if;
   if p_thread is not null then
-    v_thread := patchcord.open_thread(p_thread, v_recipients);
+    v_thread := patchcord.open_thread(p_thread, v_reached);
   end if;
   return patchcord.store_message(
-    v_recipients, p_content, v_thread, p_thread, p_kind, p_urgency, null, p_limits, false, p_expires_in);
+    v_reached, p_content, v_thread, p_thread, p_kind, p_urgency, null, p_limits, false, p_expires_in)
+    || jsonb_build_object('left_out', (
+      select coalesce(jsonb_agg(jsonb_build_object('agent', f.name, 'reason', 'inbox_full') order by f.place), '[]')
+      from unnest(v_full) with ordinality as f (name, place)));
 end
 $$;
 comment on function patchcord.send_as_me(text[], text[], text, text, text, text, jsonb, float8) is

@@ -21,7 +21,9 @@ comment on column patchcord.deliveries.wake_at is 'As in agent_messages, where a
 comment on column patchcord.deliveries.expires_at is
   'From then on a message that is still new is shown to nobody; a sweep makes it expired. Null: never.';
 comment on column patchcord.deliveries.notified_at is
-  'A listener said that its line was written, or a wait was ended by the wake and answered with the message. Not noted once it is fetched: a report that comes later may be of a line that did.';
+  'A listener said that its line was written, or a wait was ended by the wake and answered with the message. The time is when the report came. One that comes after the fetch, the deadline or the end is not noted: its line may have come after that too.';
+comment on column patchcord.deliveries.answered_at is
+  'When the first answer with a text was stored, whatever the state. Null again when the last of them was taken back unread.';
 comment on column patchcord.deliveries.settled_at is
   'When it came to the state in which it ended: of an answered message that was then resolved, the latter.';
 comment on column patchcord.deliveries.held is 'The loop budget holds the wake; released once wake_at has passed.';
@@ -70,7 +72,6 @@ begin
       -- Each step keeps its own time: what is resolved later was answered before.
       fetched_at = case when d.state = 'new' then clock_timestamp() else d.fetched_at end,
       deferred_at = case when p_state = 'deferred' then coalesce(d.deferred_at, clock_timestamp()) else d.deferred_at end,
-      answered_at = case when p_state = 'answered' then clock_timestamp() else d.answered_at end,
       done_at = case when p_state = 'done' then clock_timestamp() else d.done_at end,
       settled_at = case when p_state in ('answered', 'done', 'resolved') then clock_timestamp() end
     from picked
@@ -117,6 +118,38 @@ $$;
 comment on function patchcord.settle(uuid[], text) is
   'Only what was shown can be settled: a message that is still new stays new. state is null for an id that is not the caller''s.';
 
+create function patchcord.take_answer_back(p_id uuid) returns void
+language plpgsql
+as $$
+declare
+  v_me uuid := patchcord.claim_agent();
+  v_about uuid;
+begin
+  -- An answer has one recipient.
+  select m.reply_to into v_about from patchcord.agent_messages m where m.id = p_id and m.from_agent_uuid = v_me;
+  if v_about is null then
+    return;
+  end if;
+  perform from patchcord.deliveries d where d.message_id = v_about and d.to_agent_uuid = v_me for update;
+  with answer as (
+    select min(m.sent_at) as first_at
+    from patchcord.deliveries d
+      join patchcord.agent_messages m on m.from_agent_uuid = v_me and m.sent_at >= d.answered_at and m.reply_to = v_about
+      join patchcord.deliveries r on r.message_id = m.id and r.to_agent_uuid = m.to_agent_uuid and r.state <> 'unsent'
+    where d.message_id = v_about and d.to_agent_uuid = v_me
+  )
+  update patchcord.deliveries d set
+    answered_at = answer.first_at,
+    state = case when answer.first_at is not null or d.state <> 'answered' then d.state
+      when d.deferred_at is not null then 'deferred' else 'open' end,
+    settled_at = case when answer.first_at is not null or d.state <> 'answered' then d.settled_at end
+  from answer
+  where d.message_id = v_about and d.to_agent_uuid = v_me and d.answered_at is not null;
+end
+$$;
+comment on function patchcord.take_answer_back(uuid) is
+  'After p_id, an answer of the caller, was unsent: what it answered has the next answer, or none and is open or deferred again.';
+
 create function patchcord.unsend_message(p_hash text, p_id uuid) returns jsonb
 language plpgsql
 as $$
@@ -140,6 +173,9 @@ begin
   update patchcord.deliveries d set state = 'unsent', settled_at = clock_timestamp()
   from picked
   where d.message_id = p_id and d.to_agent_uuid = picked.to_agent_uuid;
+  if found then
+    perform patchcord.take_answer_back(p_id);
+  end if;
   select jsonb_agg(jsonb_build_object('agent', a.name, 'state', d.state) order by a.name)
   from patchcord.deliveries d join patchcord.agents a on a.id = d.to_agent_uuid
   where d.message_id = p_id and d.from_agent_uuid = w.agent_id
@@ -148,11 +184,13 @@ begin
 end
 $$;
 comment on function patchcord.unsend_message(text, uuid) is
-  'Entry: takes a message back from every recipient with whom it is still new; the state with each recipient after that.';
+  'Entry: takes a message back from every recipient with whom it is still new; the state with each recipient after that. An answer that is taken back answers nothing.';
 
 revoke execute on function
   patchcord.move_deliveries(uuid[], text[], text), patchcord.settle_messages(text, uuid[], text),
-  patchcord.settle(uuid[], text), patchcord.unsend_message(text, uuid)
+  patchcord.settle(uuid[], text), patchcord.take_answer_back(uuid), patchcord.unsend_message(text, uuid)
 from public;
-grant execute on function patchcord.move_deliveries(uuid[], text[], text), patchcord.settle(uuid[], text) to patchcord_agent;
+grant execute on function
+  patchcord.move_deliveries(uuid[], text[], text), patchcord.settle(uuid[], text), patchcord.take_answer_back(uuid)
+to patchcord_agent;
 grant execute on function patchcord.settle_messages(text, uuid[], text), patchcord.unsend_message(text, uuid) to patchcord_api;

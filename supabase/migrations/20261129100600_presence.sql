@@ -141,16 +141,18 @@ begin
       token_uuid = excluded.token_uuid, client = excluded.client, machine = excluded.machine
     where l.renewed_at <= excluded.renewed_at and coalesce(l.ended_at < excluded.renewed_at, true)
   ), picked as (
-    select d.message_id, d.to_agent_uuid
+    select d.message_id, d.to_agent_uuid, q.at
     from asked q
       cross join jsonb_array_elements_text(q.announced) as said (id)
       join patchcord.deliveries d on d.message_id = said.id::uuid and d.to_agent_uuid = q.agent_id
-    where q.outcome = 'ok' and d.state = 'new' and d.notified_at is null
+    where q.outcome = 'ok' and d.notified_at is null
+      -- A batch stores what was asked for before it: what was fetched or ended meanwhile had its line first.
+      and (d.state = 'new' and coalesce(q.at < d.expires_at, true) or q.at < coalesce(d.fetched_at, d.settled_at))
     order by d.message_id, d.to_agent_uuid
     -- A fetch holds its rows while it takes older ones: waiting for it here could deadlock. What it has fetched is no step.
     for update of d skip locked
   ), notified as (
-    update patchcord.deliveries d set notified_at = clock_timestamp()
+    update patchcord.deliveries d set notified_at = picked.at
     from picked
     where d.message_id = picked.message_id and d.to_agent_uuid = picked.to_agent_uuid
   ), seen as (

@@ -94,6 +94,7 @@ set search_path = pg_catalog, pg_temp
 as $$
 declare
   v_near uuid[] := patchcord.with_new(p_agents, p_max - 100);
+  v_full uuid[];
 begin
   if cardinality(v_near) = 0 then
     return '{}';
@@ -101,7 +102,9 @@ begin
   -- As many sends as run at once could all see the last free place: near the cap they go one at a time, in key order, until
   -- commit, and each counts what was there when its turn came.
   perform pg_advisory_xact_lock(hashtextextended('patchcord.full_inboxes ' || n.id, 0)) from unnest(v_near) as n (id);
-  return array(select a.name from patchcord.agents a where a.id = any (patchcord.with_new(v_near, p_max)) order by a.name);
+  -- Counted once: as a condition it would be for every agent that there is.
+  v_full := patchcord.with_new(v_near, p_max);
+  return array(select a.name from patchcord.agents a where a.id = any (v_full) order by a.name);
 end
 $$;
 comment on function patchcord.full_inboxes(uuid[], integer) is

@@ -11,6 +11,7 @@ declare
   v_before timestamptz := v_now - make_interval(days => greatest(p_days, 1));
   v_threads uuid[];
   v_count integer;
+  v_rows integer;
   v_counts jsonb := '{}';
 begin
   -- Whatever another transaction holds is left for the next time: nobody waits for this, and it waits for nobody.
@@ -30,12 +31,14 @@ begin
     order by d.message_id, d.to_agent_uuid
     for update skip locked
   ), whole as (
-    select l.message_id from locked l group by l.message_id
+    select l.message_id, count(*) as rows from locked l group by l.message_id
     having count(*) = (select count(*) from patchcord.deliveries d where d.message_id = l.message_id)
+  ), gone as (
+    delete from patchcord.message_bodies b using whole w where b.id = w.message_id returning w.rows
   )
-  delete from patchcord.message_bodies b using whole w where b.id = w.message_id;
-  get diagnostics v_count = row_count;
-  v_counts := v_counts || jsonb_build_object('messages', v_count);
+  -- A message to many is one, and a batch is full by its rows: whoever asks whether there is more has to know both.
+  select count(*), coalesce(sum(g.rows), 0) from gone g into v_count, v_rows;
+  v_counts := v_counts || jsonb_build_object('messages', v_count, 'deliveries', v_rows);
 
   delete from patchcord.idempotency_keys k using (
     select o.agent_uuid, o.key from patchcord.idempotency_keys o
@@ -68,7 +71,7 @@ begin
   v_counts := v_counts || jsonb_build_object('events', v_count);
 
   -- Every thread is looked at, so only in the last of many batches.
-  if (v_counts ->> 'messages')::integer < p_max then
+  if v_rows < p_max then
     v_threads := array(
       select t.id from patchcord.threads t
       where t.created_at < v_before
@@ -86,6 +89,6 @@ begin
 end
 $$;
 comment on function patchcord.purge(integer, integer) is
-  'Entry: deletes p_max of each of: messages settled with every recipient p_days ago, keys older than 24 hours, expired leases, events of a year ago, threads without messages. How many of each; never what is new, open or deferred.';
+  'Entry: deletes p_max of each of: deliveries settled p_days ago, with their messages, where every recipient''s are, keys older than 24 hours, expired leases, events of a year ago, threads without messages. How many of each; never what is new, open or deferred.';
 revoke execute on function patchcord.purge(integer, integer) from public;
 grant execute on function patchcord.purge(integer, integer) to patchcord_api;

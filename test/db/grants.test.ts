@@ -53,6 +53,7 @@ const FUNCTIONS: Record<string, string[]> = {
     'send_as_me(text[],text[],text,text,text,text,jsonb,double precision)',
     'sender_name(patchcord.agent_messages,text)',
     'settle(uuid[],text)',
+    'take_answer_back(uuid)',
     'shown(patchcord.agent_messages,text,text,timestamp with time zone)',
     'store_message(uuid[],text,uuid,text,text,text,uuid,jsonb,boolean,double precision)',
     'take_new(uuid[],text,boolean,integer,integer,uuid[])',

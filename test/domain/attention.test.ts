@@ -86,6 +86,26 @@ test('a full inbox refuses in words, and stores nothing', async () => {
   await send(alice, 'bob')
 })
 
+test('a send to everybody leaves out whose inbox is full and names them; with all of them full it is refused', async () => {
+  const limits = { newPerRecipientMax: 2 }
+  const { alice, bob, carol } = await seed(database, 'full-star', ['alice', 'bob', 'carol'], { limits })
+  for (let i = 0; i < 2; i++) await send(alice, 'bob')
+  const star = () => alice((scope) => sendMessage(scope, { to: '*', content: 'all', idempotency_key: 'k' }))
+  const sent = await star()
+  assert.deepEqual(
+    sent.recipients.map(({ agent }) => agent),
+    ['carol'],
+  )
+  assert.deepEqual(sent.left_out, [{ agent: 'bob', reason: 'inbox_full' }])
+  assert.deepEqual((await star()).left_out, sent.left_out, 'and again under its key')
+  await assert.rejects(send(alice, 'carol, bob'), { code: 'inbox_full' })
+  assert.equal((await carol((scope) => fetchInbox(scope, {}))).new.length, 1)
+  assert.equal((await bob((scope) => fetchInbox(scope, {}))).new.length, 2)
+  for (const to of ['bob', 'bob', 'carol', 'carol']) await send(alice, to)
+  const refused = await send(alice, '*').catch((error) => error)
+  assert.deepEqual([refused.code, refused.details?.full], ['inbox_full', ['bob', 'carol']])
+})
+
 /** Ping-pong until a message is held; how many were sent before that one. */
 async function playUntilHeld(one: SeededAgent, other: SeededAgent): Promise<number> {
   let sent = await send(one, other.agent)

@@ -4,6 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { listAgents } from '../../server/domain/agents.ts'
 import { getMessageStatus, settleMessage, unsendMessage } from '../../server/domain/delivery.ts'
 import { fetchInbox, waitForMessage } from '../../server/domain/inbox.ts'
+import { createLeaseBatch } from '../../server/domain/lease.ts'
 import { replyToMessage, sendMessage } from '../../server/domain/messages.ts'
 import { endLease, renewLease } from '../../server/domain/presence.ts'
 import { createBus } from '../../server/wakes/bus.ts'
@@ -66,9 +67,63 @@ test('a message that is done and then resolved was done first, and an answer tha
   await bob((scope) => settleMessage(scope, { message_id, state: 'done' }))
   const done = await stepsOf(alice, message_id)
   await bob((scope) => replyToMessage(scope, { message_id, content: 'y' }))
-  assert.deepEqual(await stepsOf(alice, message_id), done)
+  const answered = await stepsOf(alice, message_id)
+  assert.deepEqual(namesOf(answered), ['accepted', 'fetched', 'done', 'answered'])
+  assert.deepEqual(answered.slice(0, 3), done)
+  assert.equal((await status(alice, message_id)).recipients[0]?.state, 'done')
+  await bob((scope) => replyToMessage(scope, { message_id, content: 'once more' }))
+  assert.deepEqual(await stepsOf(alice, message_id), answered)
   await bob((scope) => replyToMessage(scope, { message_id, resolve: true }))
-  assert.deepEqual(namesOf(await stepsOf(alice, message_id)), ['accepted', 'fetched', 'done', 'resolved'])
+  assert.deepEqual(namesOf(await stepsOf(alice, message_id)), ['accepted', 'fetched', 'done', 'answered', 'resolved'])
+})
+
+test('an answer is a step whatever the message is by then: resolved in silence, or deferred with a word', async () => {
+  const { alice, bob } = await seed(database, 'answers', ['alice', 'bob'])
+  const send = () => alice((scope) => sendMessage(scope, { to: 'bob', content: 'x', kind: 'report' }))
+  const [resolved, deferred] = [(await send()).message_id, (await send()).message_id]
+  await bob((scope) => fetchInbox(scope, {}))
+  await bob((scope) => replyToMessage(scope, { message_id: resolved, resolve: true }))
+  await bob((scope) => replyToMessage(scope, { message_id: resolved, content: 'after all' }))
+  assert.deepEqual(namesOf(await stepsOf(alice, resolved)), ['accepted', 'fetched', 'resolved', 'answered'])
+  await bob((scope) => replyToMessage(scope, { message_id: deferred, content: 'tomorrow', defer: true }))
+  const [, , , answered] = await stepsOf(alice, deferred)
+  assert.equal(answered?.step, 'answered')
+  assert.equal((await status(alice, deferred)).recipients[0]?.state, 'deferred')
+  await bob((scope) => replyToMessage(scope, { message_id: deferred, content: 'now' }))
+  const steps = await stepsOf(alice, deferred)
+  assert.deepEqual(namesOf(steps), ['accepted', 'fetched', 'deferred', 'answered'])
+  assert.deepEqual(steps[3], answered)
+  assert.equal((await status(alice, deferred)).recipients[0]?.state, 'answered')
+})
+
+test('an answer that is taken back unread was none: what it answered is as it was before, or has the other answer', async () => {
+  const { alice, bob } = await seed(database, 'back', ['alice', 'bob'])
+  const send = () => alice((scope) => sendMessage(scope, { to: 'bob', content: 'x', kind: 'report' }))
+  const ids = [await send(), await send(), await send(), await send()].map((sent) => sent.message_id)
+  const [, deferred, done, twice] = ids as [string, string, string, string]
+  await bob((scope) => fetchInbox(scope, {}))
+  await bob((scope) => replyToMessage(scope, { message_id: deferred, defer: true }))
+  await bob((scope) => settleMessage(scope, { message_id: done, state: 'done' }))
+  const before = await Promise.all(ids.map((id) => status(alice, id)))
+  const answer = async (message_id: string) =>
+    (await bob((scope) => replyToMessage(scope, { message_id, content: 'y' }))).sent?.message_id as string
+  const kept = await answer(twice)
+  const first = await stepsOf(alice, twice)
+  for (const id of ids) {
+    const message_id = await answer(id)
+    assert.ok(namesOf(await stepsOf(alice, id)).includes('answered'))
+    await bob((scope) => unsendMessage(scope, { message_id }))
+  }
+  const after = await Promise.all(ids.map((id) => status(alice, id)))
+  assert.deepEqual(after.slice(0, 3), before.slice(0, 3))
+  assert.deepEqual([after[3]?.recipients[0]?.state, await stepsOf(alice, twice)], ['answered', first])
+  assert.deepEqual((await bob((scope) => fetchInbox(scope, {}))).counts, { new: 0, open: 1, deferred: 1 })
+  await alice((scope) => fetchInbox(scope, {}))
+  await assert.rejects(
+    bob((scope) => unsendMessage(scope, { message_id: kept })),
+    { code: 'conflict' },
+  )
+  assert.deepEqual(await stepsOf(alice, twice), first)
 })
 
 test('a note to oneself was deferred and fetched by nobody', async () => {
@@ -85,6 +140,56 @@ test('a line that is reported after the fetch is no step: it may have been writt
   await bob((scope) => fetchInbox(scope, {}))
   await bob((scope) => renewLease(scope, { ...LEASE, announced: [message_id] }))
   assert.deepEqual(namesOf(await stepsOf(alice, message_id)), ['accepted', 'fetched'])
+})
+
+test('a report that was asked for before the fetch and stored after it is a step, at the time it was asked for', async () => {
+  const { alice, bob, carol } = await seed(database, 'batched', ['alice', 'bob', 'carol'])
+  const send = async () =>
+    (await alice((scope) => sendMessage(scope, { to: 'bob', content: 'x', kind: 'report' }))).message_id
+  const [line, unsent] = [await send(), await send()]
+  const batch = createLeaseBatch(database.api, 600)
+  await batch.renew(carol.tokenHash, { ...LEASE, announced: [] })
+  const report = batch.renew(bob.tokenHash, { ...LEASE, announced: [line, unsent] })
+  await sleep(100)
+  await alice((scope) => unsendMessage(scope, { message_id: unsent }))
+  await bob((scope) => fetchInbox(scope, {}))
+  assert.deepEqual(namesOf(await stepsOf(alice, line)), ['accepted', 'fetched'], 'the batch still waits')
+  await report
+  await batch.close()
+  const steps = await stepsOf(alice, line)
+  assert.deepEqual(namesOf(steps), ['accepted', 'notified', 'fetched'])
+  assert.ok((steps[1]?.at ?? '') < (steps[2]?.at ?? ''))
+  assert.deepEqual(namesOf(await stepsOf(alice, unsent)), ['accepted', 'notified', 'unsent'])
+})
+
+test('a line that is reported after the deadline is no step, also before a sweep has seen it', async () => {
+  const { alice, bob } = await seed(database, 'overdue', ['alice', 'bob'])
+  const { message_id } = await alice((scope) => sendMessage(scope, { to: 'bob', content: 'x', expires_in: 60 }))
+  await database.admin`
+    update patchcord.deliveries set expires_at = clock_timestamp() where message_id = ${message_id}`
+  await sleep(20)
+  await bob((scope) => renewLease(scope, { ...LEASE, announced: [message_id] }))
+  assert.deepEqual(namesOf(await stepsOf(alice, message_id)), ['accepted'])
+  await database.api`select patchcord.read_back(60, null)`
+  assert.deepEqual(namesOf(await stepsOf(alice, message_id)), ['accepted', 'expired'])
+})
+
+test('only what is still new wakes anybody later', async () => {
+  const { alice, bob } = await seed(database, 'held', ['alice', 'bob', 'carol', 'dave'])
+  const send = () =>
+    alice((scope) => sendMessage(scope, { to: 'bob, carol', content: 'x', kind: 'report', idempotency_key: 'k' }))
+  const { message_id } = await send()
+  await database.admin`
+    update patchcord.deliveries set held = true, wake_at = clock_timestamp() + interval '10 min'
+    where message_id = ${message_id}`
+  const heldOf = ({ recipients }: { recipients: { agent: string; held_until: string | null }[] }) =>
+    recipients.filter(({ held_until }) => held_until !== null).map(({ agent }) => agent)
+  assert.deepEqual(heldOf(await status(alice, message_id)), ['bob', 'carol'])
+  await bob((scope) => fetchInbox(scope, {}))
+  assert.deepEqual(heldOf(await status(alice, message_id)), ['carol'])
+  assert.deepEqual(heldOf(await send()), ['carol'])
+  await alice((scope) => unsendMessage(scope, { message_id }))
+  assert.deepEqual([...heldOf(await status(alice, message_id)), ...heldOf(await send())], [])
 })
 
 test('a line that is reported again keeps its first time', async () => {
@@ -148,6 +253,17 @@ test('a send that comes again under its key tells what has become of the message
       ['carol', 'new', 'offline'],
     ],
   )
+})
+
+test('a reply that comes again under its key tells what the message is by now', async () => {
+  const { alice, bob } = await seed(database, 'replayed-reply', ['alice', 'bob'])
+  const { message_id } = await alice((scope) => sendMessage(scope, { to: 'bob', content: 'x' }))
+  await bob((scope) => fetchInbox(scope, {}))
+  const reply = () => bob((scope) => replyToMessage(scope, { message_id, content: 'y', idempotency_key: 'k' }))
+  assert.equal((await reply()).state, 'answered')
+  await bob((scope) => replyToMessage(scope, { message_id, resolve: true }))
+  const { state, sent } = await reply()
+  assert.deepEqual([state, sent?.replayed], ['resolved', true])
 })
 
 test('a stranger, a colleague and an unknown id get the same answer', async () => {

@@ -114,6 +114,13 @@ test('a message to oneself is a deferred note that wakes nobody', async () => {
   assert.deepEqual(inbox.counts, { new: 0, open: 0, deferred: 1 })
 })
 
+test('a note to oneself has no deadline, whatever was asked; beside others only theirs is told', async () => {
+  const { alice } = await seed(database, 'note-deadline', ['alice', 'bob'])
+  const send = (to: string) => alice((scope) => sendMessage(scope, { to, content: 'x', expires_in: 60 }))
+  assert.equal((await send('alice')).expires_at, null)
+  assert.ok((await send('alice, bob')).expires_at)
+})
+
 test('a star reaches everyone else in the namespace and nobody outside it', async () => {
   const { alice, bob } = await seed(database, 'star', ['alice', 'bob', 'carol'])
   const { dave } = await seed(database, 'star-other', ['dave'])

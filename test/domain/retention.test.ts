@@ -194,6 +194,26 @@ test('a message that somebody is just settling anew is left whole, and nobody wa
   assert.equal((await purgeOnce(database.api, DAYS)).messages, 1)
 })
 
+test('messages to many are deleted to the last one too', async () => {
+  const { alice } = await seed(database, 'group', ['alice', 'bob', 'carol', 'dave'], LIMITS)
+  const ids = await Promise.all(Array.from({ length: 12 }, () => send(alice, '*')))
+  await database.admin`
+    update patchcord.deliveries set state = 'done', done_at = clock_timestamp(), settled_at = clock_timestamp()
+    where message_id = any (${ids}::uuid[])`
+  await age(ids, DAYS + 1)
+  const said: unknown[] = []
+  const log = {
+    info: ({ purged }: { purged?: { messages: number } }) => void said.push(purged?.messages),
+    warn: () => void said.push('warned'),
+  }
+  const job = startRetention({ sql: database.api, days: DAYS, log, firstMs: 1, intervalMs: 600_000, batch: 10 })
+  const deadline = Date.now() + 10_000
+  while (said.length === 0 && Date.now() < deadline) await sleep(20)
+  await job.close()
+  assert.deepEqual(await left(ids), [])
+  assert.deepEqual(said, [12])
+})
+
 test('the job deletes in batches until nothing is left, says how much, and goes on after a failure', async () => {
   const { alice, bob } = await seed(database, 'job', ['alice', 'bob'], LIMITS)
   const ids = await sendOld(alice, bob, 25)

@@ -1,4 +1,7 @@
 import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { get, type IncomingMessage } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import { after, before, describe, test } from 'node:test'
 import { createTokenText, issueToken, revokeToken } from '../../server/domain/tokens.ts'
 import { call, startTestApp, type TestApp } from '../helpers/app.ts'
@@ -45,6 +48,27 @@ describe('authentication', () => {
       assert.equal(answer.status, 401)
       assert.deepEqual(answer.json, MISSING)
       assert.equal(answer.headers.get('www-authenticate'), 'Bearer')
+    }
+  })
+
+  test('past the limit a refusal comes late however its path is spelled, and what needs no token at once', async () => {
+    const own = await startTestApp(database, { limits: { unauthenticatedPerMinute: 1 } })
+    try {
+      const { port } = own.app.server.address() as AddressInfo
+      const ask = async (path: string) => {
+        const startMs = performance.now()
+        const asked = get({ port, host: '127.0.0.1', path, agent: false })
+        const [answer] = (await once(asked, 'response')) as [IncomingMessage]
+        answer.resume()
+        return [answer.statusCode, performance.now() - startMs > 200]
+      }
+      assert.equal((await ask('/api/whoami'))[0], 401)
+      const paths = ['/api/whoami', '/%61pi/whoami', '/ap%69/%77hoami?x=1', '/%6dcp', '/mcp#x', '/%6Dcp?x']
+      for (const path of [...paths, `${own.url}/api/whoami`, `${own.url}/%61pi/whoami`, '/api/%', '/%zz'])
+        assert.deepEqual(await ask(path), [429, true], path)
+      assert.equal((await ask('/health'))[0], 200)
+    } finally {
+      await own.close()
     }
   })
 

@@ -18,7 +18,18 @@ import { PatchcordError } from '../../errors.ts'
 const tags = ['messages']
 const MessagePath = z.object({ id: MessageId })
 const ReplyBody = ReplyToMessage.omit({ message_id: true })
-const IdempotencyHeader = z.looseObject({ 'idempotency-key': SendMessage.shape.idempotency_key })
+/** Node gives the bytes of a header as Latin-1, and what sends a key sends UTF-8: the key is the same as in the field. */
+const HeaderKey = z.string().transform((latin1, context) => {
+  try {
+    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(Buffer.from(latin1, 'latin1'))
+  } catch {
+    context.addIssue({ code: 'custom', message: 'is not UTF-8' })
+    return z.NEVER
+  }
+})
+const IdempotencyHeader = z.looseObject({
+  'idempotency-key': HeaderKey.pipe(SendMessage.shape.idempotency_key.unwrap()).optional(),
+})
 /** In a query a number is text. */
 const offset = z.coerce.number().pipe(RecallMessages.shape.offset.unwrap()).optional()
 const limit = z.coerce.number().pipe(RecallMessages.shape.limit.unwrap()).optional()

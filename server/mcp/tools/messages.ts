@@ -1,3 +1,4 @@
+import { z } from 'zod'
 import {
   type Recall,
   RecallMessages,
@@ -11,19 +12,27 @@ import {
   sendMessage,
 } from '../../domain/messages.ts'
 import { describeExpiry, describeReach, describeTraits } from '../lines.ts'
+import { countLeftOut, describeLeftOut, fitSent, RecipientsLeftOut } from '../recipients.ts'
 import { defineTool, type View } from '../tool.ts'
 
 const ADDS = { readOnlyHint: false, destructiveHint: false, idempotentHint: false, openWorldHint: false }
+
+const SentFacts = SentMessage.extend({
+  recipients_left_out: RecipientsLeftOut,
+  left_out_more: z.int().nullable(),
+})
+type SentFacts = z.output<typeof SentFacts>
 
 export const sendMessageTool = defineTool({
   name: 'send_message',
   title: 'Send a message',
   description: 'Sends text to other agents; says who sees it how soon.',
   input: SendMessage,
-  output: SentMessage,
+  output: SentFacts,
   annotations: ADDS,
   isAlwaysLoaded: true,
   run: sendMessage,
+  facts: (sent) => ({ ...sent, ...fitSent(sent.recipients, sent.left_out) }),
   render: describeSent,
 })
 
@@ -53,20 +62,32 @@ export const recallTool = defineTool({
 })
 
 /** One recipient stands in the first line; several are grouped by what is known of them. */
-function describeSent({ message_id, replayed, expires_at, recipients }: SentMessage, { nowMs }: View): string[] {
+function describeSent(sent: SentMessage & Partial<SentFacts>, { nowMs }: View): string[] {
+  const { message_id, replayed, expires_at, recipients, recipients_left_out: left = null } = sent
   const verb = replayed ? 'Already sent, with the same idempotency key,' : 'Sent'
-  const isPending = recipients.some(({ state }) => state === 'new')
+  const isPending = recipients.some(({ state }) => state === 'new') || (left?.new ?? 0) > 0
   const expiry = expires_at && isPending ? `; ${describeExpiry(expires_at, nowMs)}` : ''
   const [only] = recipients
   if (recipients.length === 1 && only)
-    return [`${verb} to ${only.agent} [${message_id}]: ${describeReach(only, nowMs)}${expiry}`]
+    return [`${verb} to ${only.agent} [${message_id}]: ${describeReach(only, nowMs)}${expiry}`, ...describeFull(sent)]
   const names = new Map<string, string[]>()
   for (const recipient of recipients) {
     const how = describeReach(recipient, nowMs)
     names.set(how, [...(names.get(how) ?? []), recipient.agent])
   }
   const groups = [...names].map(([how, agents]) => `${agents.join(', ')}: ${how}`)
-  return [`${verb} to ${recipients.length} agents [${message_id}]${expiry}`, ...groups]
+  const count = recipients.length + countLeftOut(left)
+  return [
+    `${verb} to ${count} agents [${message_id}]${expiry}`,
+    ...groups,
+    ...describeLeftOut(left),
+    ...describeFull(sent),
+  ]
+}
+
+function describeFull({ left_out, left_out_more: more }: SentMessage & Partial<SentFacts>): string[] {
+  const names = left_out.map(({ agent }) => agent).join(', ')
+  return names ? [`Not to ${names}${more ? ` and ${more} more` : ''}: inbox full`] : []
 }
 
 function describeRecall({ messages, next_offset: next }: Recall, { nowMs }: View): string[] {

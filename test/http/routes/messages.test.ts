@@ -32,6 +32,7 @@ describe('/api/messages', () => {
       expires_at: null,
       replayed: false,
       recipients: [{ agent: 'bob', state: 'new', reach: 'offline', last_seen_at: null, held_until: null }],
+      left_out: [],
     })
     assert.match(sent_at, /^\d{4}-\d\d-\d\dT/)
     const fetched = await call(app, 'POST', '/api/inbox/fetch', { token: bob.token })
@@ -71,6 +72,37 @@ describe('/api/messages', () => {
     const long = await send(alice.token, body, { 'idempotency-key': 'k'.repeat(201) })
     assert.equal(long.status, 400)
     assert.match(long.json.error.message, /^headers: "idempotency-key": /)
+  })
+
+  test('a key is the same in every script, in the header as in the field; half a character is none', async () => {
+    const { alice, bob } = await seed(database, 'idem-scripts', ['alice', 'bob'])
+    const body = { to: 'bob', content: 'once' }
+    const inHeader = (bytes: Buffer) => ({ 'idempotency-key': bytes.toString('latin1') })
+    // Each has bytes that are control characters in Latin-1, and the last has 200 characters of four bytes.
+    for (const key of ['ключ', 'é', '日本語', '🧩'.repeat(200)]) {
+      const first = await send(alice.token, { ...body, idempotency_key: key })
+      const second = await send(alice.token, body, inHeader(Buffer.from(key)))
+      const both = await send(alice.token, { ...body, idempotency_key: key }, inHeader(Buffer.from(key)))
+      assert.deepEqual([first.status, second.status, both.status], [201, 201, 201], key)
+      assert.equal(new Set([first, second, both].map(({ json }) => json.message_id)).size, 1, key)
+    }
+    const { message_id } = (await call(app, 'POST', '/api/inbox/fetch', { token: bob.token })).json.new[0]
+    for (const key of ['\ud800', '\ud801', 'x\udc00']) {
+      const keyed = { ...body, idempotency_key: key }
+      const reply = { content: 'y', idempotency_key: key }
+      for (const answer of [
+        await send(alice.token, keyed),
+        await call(app, 'POST', `/api/messages/${message_id}/reply`, { token: bob.token, body: reply }),
+      ]) {
+        assert.equal(answer.status, 400)
+        assert.match(answer.json.error.message, /^body: "idempotency_key": .*half a character/)
+      }
+    }
+    for (const bytes of [Buffer.from('é', 'latin1'), Buffer.from('k'.repeat(201))]) {
+      const refused = await send(alice.token, body, inHeader(bytes))
+      assert.equal(refused.status, 400)
+      assert.match(refused.json.error.message, /^headers: "idempotency-key": /)
+    }
   })
 
   test('POST past the rate is 429 with Retry-After', async () => {
