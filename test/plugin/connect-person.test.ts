@@ -32,7 +32,9 @@ describe('what only a person gives', () => {
       await eventually(() => watching.output.stderr.includes('subscribe: connected'), 'the listener connects')
       watching.child.kill('SIGTERM')
       assert.equal((await watching.ended).code, 0)
-      assert.deepEqual(await machine.listFiles(), {})
+      // What a listener tells the hooks of its machine is no record of trust.
+      const left = Object.keys(await machine.listFiles()).filter((file) => !file.startsWith('/run/'))
+      assert.deepEqual(left, [])
     }),
   )
 

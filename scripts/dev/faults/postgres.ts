@@ -1,5 +1,5 @@
 import { execFile, execFileSync } from 'node:child_process'
-import { existsSync, readFileSync, rmSync } from 'node:fs'
+import { readFileSync, rmSync } from 'node:fs'
 import { mkdir, open } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -125,8 +125,14 @@ export class RunPostgres {
 
   #readPid(): number | null {
     const file = join(this.#dataDir, 'postgres', 'postmaster.pid')
-    const pid = existsSync(file) ? Number(readFileSync(file, 'utf8').split('\n')[0]) : 0
-    return pid > 1 ? pid : null
+    try {
+      const pid = Number(readFileSync(file, 'utf8').split('\n')[0])
+      return pid > 1 ? pid : null
+    } catch (error) {
+      // A Postgres that ends removes it.
+      if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
+      return null
+    }
   }
 
   async #waitReady(oldPid: number): Promise<void> {
