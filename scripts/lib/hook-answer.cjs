@@ -138,29 +138,32 @@ async function followTool(hook) {
  * @param {Hook} hook
  */
 async function endTurn(hook) {
+  if (hook.input.stop_hook_active === true) return await report(hook, hook.identities, 'idle')
   const idle = { ...hook.who, state: 'idle' }
-  if (hook.input.stop_hook_active === true) return await reportIdle(hook, hook.identities)
   const { mails, looks } = await findNews(hook, {
     kinds: ['blocked', 'told'],
     isAsked: mayHoldNew,
     ask: (identity) => hook.servers.reportAndPeek(identity, idle, 'first'),
     otherwise: (identity) => hook.servers.report(identity, idle),
   })
-  if (mails.length > 0) return { decision: 'block', reason: (await loadNotices()).describeUnread(mails) }
-  // Something is new, and was said before: the server has left the state as it was.
-  const busy = looks.filter(({ inbox }) => inbox === null || inbox.pending.length > 0).map(({ identity }) => identity)
-  return await reportIdle(hook, busy)
+  // Something is new to them, so the server has left their state as it was.
+  const held = looks.filter(({ inbox }) => inbox === null || inbox.pending.length > 0).map(({ identity }) => identity)
+  // It was said before, and the turn ends.
+  if (mails.length === 0) return await report(hook, held, 'idle')
+  const others = hook.identities.filter((identity) => !held.includes(identity))
+  const [{ describeUnread }] = await Promise.all([loadNotices(), report(hook, others, 'busy')])
+  return { decision: 'block', reason: describeUnread(mails) }
 }
 
 /** @param {Hook} hook */
 async function endSession(hook) {
   // After /clear the session goes on.
-  return hook.input.reason === 'clear' ? null : await reportIdle(hook, hook.identities)
+  return hook.input.reason === 'clear' ? null : await report(hook, hook.identities, 'idle')
 }
 
-/** @param {Hook} hook @param {Identity[]} identities @returns {Promise<null>} nothing to say */
-async function reportIdle({ servers, who }, identities) {
-  await Promise.all(identities.map((identity) => servers.report(identity, { ...who, state: 'idle' })))
+/** @param {Hook} hook @param {Identity[]} identities @param {'busy' | 'idle'} state @returns {Promise<null>} nothing to say */
+async function report({ servers, who }, identities, state) {
+  await Promise.all(identities.map((identity) => servers.report(identity, { ...who, state })))
   return null
 }
 

@@ -2,7 +2,7 @@
  * An identity is a server and a token. The shape of a token: `pc_`, 43 base64url characters (256 random bits), 6 characters of
  * checksum. And the user's own list of trusted identities, which the user has worked with by hand: `--auto` and hooks act as no
  * other. So a cloned repository can neither make a plugin call a host of its choice, nor make a session the agent of somebody
- * else at a server that the user knows. One module, since each costs a hook a millisecond to load.
+ * else at a server that the user knows. One module, since a hook pays for each.
  */
 const fs = require('node:fs')
 const { dirname } = require('node:path')

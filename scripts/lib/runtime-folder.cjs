@@ -2,8 +2,8 @@
  * The per-user folder in which programs of this machine tell each other things, and the status that a listener writes there for
  * hooks and the status line of the same project, which must not ask the server each time:
  * `status_<namespace>_<agent>_<key>.json`, 0600. The key stands for server and token, as who does not ask the server does not
- * know the agent's name. Beside it what the hooks of a session have said, `hook_<session>.json`. One module, since each costs a
- * hook a millisecond to load.
+ * know the agent's name. Beside it what the hooks of a session have said, `hook_<session>.json`. One module, since a hook
+ * pays for each.
  */
 const { lstatSync, mkdirSync, readdirSync, readFileSync } = require('node:fs')
 const { dirname, join } = require('node:path')

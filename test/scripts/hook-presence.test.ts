@@ -2,7 +2,8 @@ import assert from 'node:assert/strict'
 import { readdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
-import { assertSilent, hookEvent as event, runHook, setUpHooks as setUp } from './hook-process.ts'
+import { assertSilent, hookEvent as event, HookServer, runHook, setUpHooks as setUp } from './hook-process.ts'
+import { entry, TOKEN } from './listener-process.ts'
 
 describe('presence', { concurrency: 4 }, () => {
   const who = { client: 'claude-code', session: 'session-1' }
@@ -60,6 +61,20 @@ describe('presence', { concurrency: 4 }, () => {
       server.presence.map((report) => (report as { state: string }).state),
       ['idle'],
     )
+  })
+
+  test('stays busy for every agent of the project while a message to one of them holds the end up', async (context) => {
+    const { server, home } = await setUp(context)
+    const other = await HookServer.open()
+    context.after(() => other.close())
+    const origins = { patchcord: server.origin, 'patchcord-2': other.origin }
+    await home.trust(...Object.values(origins))
+    const entries = Object.entries(origins).map(([name, origin]) => [name, entry(origin, TOKEN)])
+    await home.writeMcpJson({ mcpServers: Object.fromEntries(entries) })
+    server.deliver('alice')
+    assert.match((await runHook(home, event('Stop'))).stdout, /"block"/)
+    assert.deepEqual(server.presence, [])
+    assert.equal((other.presence.at(-1) as { state: string }).state, 'busy')
   })
 
   test('and what is new cost one request together', async (context) => {
