@@ -1,9 +1,9 @@
-import { createHash } from 'node:crypto'
 import { z } from 'zod'
 import { asAgent, callEntry, type Outcome, type Scope } from '../db/scope.ts'
 import { PatchcordError } from '../errors.ts'
 import { attentionLimits, checkAttention } from './attention.ts'
 import { MessageId, MessageState, messageNotFound } from './delivery.ts'
+import { hashBody, IdempotencyKey } from './idempotency.ts'
 import { toInboxMessages } from './inbox.ts'
 import { AgentFilter, parseAddresses } from './names.ts'
 import { fitRecalled } from './recall-page.ts'
@@ -17,14 +17,6 @@ const EXPIRES_SECONDS_MAX = 30 * 86_400
 export const MessageKind = z.enum(['message', 'question', 'report', 'heads-up', 'request'])
 export const Urgency = z.enum(['fyi', 'normal', 'urgent'])
 const Content = z.string().min(1)
-// biome-ignore lint/suspicious/noControlCharactersInRegex: Postgres cannot store NUL, and nobody needs the others
-const KEY = /^[^\x00-\x1f\x7f]{1,200}$/u
-/** Stored, half a character would be another one, and two keys one. */
-const IdempotencyKey = z
-  .string()
-  .regex(KEY, '1 to 200 characters without control characters')
-  .refine((key) => !/\p{Surrogate}/u.test(key), 'holds half a character (a lone surrogate)')
-
 /** Its bounds stand in the error of a wrong call only: in the schema each costs every model tokens. */
 const ExpiresIn = z
   .int()
@@ -246,9 +238,4 @@ function checkContent(scope: Scope, content: string): void {
     })
   }
   if (content.trim() === '') throw new PatchcordError('invalid', 'The text is empty.', { hint: 'Write something.' })
-}
-
-/** What must be equal when an idempotency key comes again. */
-function hashBody(parts: (string | number | null)[]): string {
-  return createHash('sha256').update(JSON.stringify(parts)).digest('hex')
 }

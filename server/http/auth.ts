@@ -59,6 +59,7 @@ export interface Admission {
 export function createAdmission(options: { unauthenticatedPerMinute: number }): Admission {
   const limiter = createAddressLimiter(options.unauthenticatedPerMinute)
   const known = createRefusals()
+  const tooMany = createTooMany()
 
   function count(error: PatchcordError, { socket }: Pick<IncomingMessage, 'socket'>): PatchcordError {
     if (!NO_VALID_TOKEN.has(error.code)) return error
@@ -114,18 +115,19 @@ function createRefusals() {
   }
 }
 
-let lastTooMany: { key: string; error: PatchcordError } | null = null
-
 /** The last one is kept: with its stack, an error is the most expensive part of a refusal. */
-function tooMany({ message }: PatchcordError, retryAfterSeconds: number): PatchcordError {
-  const key = `${retryAfterSeconds} ${message}`
-  if (lastTooMany?.key === key) return lastTooMany.error
-  const error = new PatchcordError('rate_limited', 'Too many requests without a valid token from this address.', {
-    hint: `${message} Correct it, then try again.`,
-    retryAfterSeconds,
-  })
-  lastTooMany = { key, error }
-  return error
+function createTooMany(): (error: PatchcordError, retryAfterSeconds: number) => PatchcordError {
+  let last: { key: string; error: PatchcordError } | null = null
+  return ({ message }, retryAfterSeconds) => {
+    const key = `${retryAfterSeconds} ${message}`
+    if (last?.key === key) return last.error
+    const error = new PatchcordError('rate_limited', 'Too many requests without a valid token from this address.', {
+      hint: `${message} Correct it, then try again.`,
+      retryAfterSeconds,
+    })
+    last = { key, error }
+    return error
+  }
 }
 
 /** The bearer token of a request as its caller. */

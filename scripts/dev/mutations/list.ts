@@ -65,7 +65,7 @@ export const MUTATIONS: Mutation[] = [
   },
   {
     name: 'drop the idempotency check',
-    file: MESSAGES_SQL,
+    file: 'supabase/migrations/20261129100450_idempotency.sql',
     edits: [{ from: `\n    where k.created_at < clock_timestamp() - interval '24 hours'`, to: '' }],
     tests: ['domain/messages'],
     foundBy: 'the same idempotency key gives the same answer once, another text under it is a conflict',
