@@ -1,14 +1,11 @@
-import { spawn } from 'node:child_process'
 import { readdir } from 'node:fs/promises'
 import { fileURLToPath } from 'node:url'
+import { runInChild } from '../runner/child.ts'
 import { installInspector } from './helpers/inspector.ts'
 import { installClients, installTools } from './helpers/install.ts'
 import { assertIsolatable, isIsolated, runIsolated } from './helpers/isolated.ts'
 
-const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 const SELF = fileURLToPath(import.meta.url)
-const RUN_FILES = fileURLToPath(new URL('../runner/run-files.ts', import.meta.url))
-const REPORTER = new URL('../runner/reporter.ts', import.meta.url).href
 /** A scenario that needs longer hangs. */
 const SILENCE_MS_MAX = 5 * 60_000
 const RUN_MS_MAX = 30 * 60_000
@@ -30,17 +27,7 @@ async function run(): Promise<void> {
   const files = await listFiles(parts)
   if (files.length === 0) throw new Error('no scenario is selected')
   // Clients are kept in the cache of the user; scenarios run in namespaces and homes of their own.
-  const options = [`--test-reporter=${REPORTER}`, '--test-reporter-destination=stdout']
-  const args = [...process.execArgv, ...options, RUN_FILES, '--keep-home', `--silence-ms=${SILENCE_MS_MAX}`, ...files]
-  const child = spawn(process.execPath, args, {
-    cwd: ROOT,
-    stdio: 'inherit',
-    timeout: RUN_MS_MAX,
-    killSignal: 'SIGKILL',
-  })
-  child.on('exit', (code) => {
-    process.exitCode = code ?? 1
-  })
+  runInChild(files, ['--keep-home', `--silence-ms=${SILENCE_MS_MAX}`], RUN_MS_MAX)
 }
 
 async function listFiles(parts: string[]): Promise<string[]> {

@@ -1,8 +1,9 @@
 import { execFile } from 'node:child_process'
-import { access, constants, mkdir, readFile } from 'node:fs/promises'
+import { mkdir, readFile } from 'node:fs/promises'
 import { homedir } from 'node:os'
 import { delimiter, dirname, join } from 'node:path'
 import { promisify } from 'node:util'
+import { installPrograms } from '../../helpers/debian.ts'
 
 /** The real clients at the versions that these scenarios were written against, and the programs that the harness needs. */
 
@@ -15,8 +16,6 @@ const CLIENTS = {
   claude: { package: '@anthropic-ai/claude-code', version: '2.1.332' },
   codex: { package: '@openai/codex', version: '0.171.0' },
 } as const
-/** Another apt may run, as on a machine that was started just now; mirrors fail now and then. */
-const APT = ['-o', 'DPkg::Lock::Timeout=300', '-o', 'Acquire::Retries=3', '-q']
 /** Programs by the Debian package that has them. */
 const TOOLS = { bash: 'bash', tmux: 'tmux', ip: 'iproute2', unshare: 'util-linux', mount: 'mount', git: 'git' } as const
 
@@ -62,42 +61,9 @@ async function findInstalledVersion(name: string): Promise<string | null> {
   }
 }
 
-/** Makes sure of the programs above. Throws a sentence with the command to run where it may not install them itself. */
+/** Makes sure of the programs above. */
 export async function installTools(): Promise<void> {
-  const packages = await listMissingTools()
-  if (packages.length === 0) return
-  const command = `apt-get install -y ${packages.join(' ')}`
-  if (process.getuid?.() !== 0) throw new Error(`programs are missing; run as root: ${command}`)
-  if ((await findProgram('apt-get')) === null) {
-    throw new Error(`programs are missing, and there is no apt-get: install what Debian calls ${packages.join(', ')}`)
-  }
-  console.log(command)
-  const env = { ...process.env, DEBIAN_FRONTEND: 'noninteractive' }
-  const options = { env, timeout: INSTALL_MS_MAX }
-  // The lists of packages of a fresh image are often empty. Where one source of several fails, the others may do.
-  await run('apt-get', [...APT, 'update'], options).catch((error: Error) => console.log(error.message))
-  await run('apt-get', [...APT, 'install', '-y', '--no-install-recommends', ...packages], options)
-  const still = await listMissingTools()
-  if (still.length > 0) throw new Error(`${command} did not bring ${still.join(', ')}`)
-}
-
-async function listMissingTools(): Promise<string[]> {
-  const missing = new Set<string>()
-  for (const [program, name] of Object.entries(TOOLS)) if ((await findProgram(program)) === null) missing.add(name)
-  return [...missing]
-}
-
-async function findProgram(name: string): Promise<string | null> {
-  const folders = [...(process.env.PATH ?? '').split(delimiter), '/usr/sbin', '/sbin']
-  for (const folder of folders) {
-    const file = join(folder, name)
-    const isThere = await access(file, constants.X_OK).then(
-      () => true,
-      () => false,
-    )
-    if (isThere) return file
-  }
-  return null
+  await installPrograms(TOOLS)
 }
 
 /**
