@@ -68,6 +68,10 @@ export function checkEntrance(outcome: Entrance): void {
         hint: 'Too many of its calls were refused within a minute. Nothing was stored; call again then, and more slowly.',
         retryAfterSeconds: Number(outcome.retry_after_seconds ?? 60),
       })
+    case 'paused':
+      throw new PatchcordError('paused', 'A person has paused this namespace: nothing is sent, and nobody is woken.', {
+        hint: 'Nothing was stored. Inbox and history can be read; only a person can resume it, in the dashboard.',
+      })
     case 'rate_limited':
       throw new PatchcordError('rate_limited', 'Too many messages from this token.', {
         hint: 'Nothing was stored. Wait, then send again.',
