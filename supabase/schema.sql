@@ -37,7 +37,8 @@ create type patchcord.entrance as (
   label text,
   expires_at timestamp with time zone,
   retry_after_seconds integer,
-  banned_until timestamp with time zone
+  banned_until timestamp with time zone,
+  paused_at timestamp with time zone
 );
 
 -- Tables
@@ -412,6 +413,7 @@ CREATE TRIGGER on_namespace_changed AFTER INSERT OR DELETE OR UPDATE OF name, pa
 CREATE TRIGGER on_namespace_deleted AFTER UPDATE OF deleted_at ON patchcord.namespaces FOR EACH ROW WHEN (((old.deleted_at IS NULL) AND (new.deleted_at IS NOT NULL))) EXECUTE FUNCTION patchcord.on_namespace_deleted();
 CREATE TRIGGER on_namespace_named AFTER INSERT ON patchcord.namespaces FOR EACH ROW EXECUTE FUNCTION patchcord.on_namespace_named();
 CREATE TRIGGER on_namespace_renamed AFTER UPDATE OF name ON patchcord.namespaces FOR EACH ROW WHEN ((old.name IS DISTINCT FROM new.name)) EXECUTE FUNCTION patchcord.on_namespace_named();
+CREATE TRIGGER on_namespace_resumed AFTER UPDATE OF paused_at ON patchcord.namespaces FOR EACH ROW WHEN (((old.paused_at IS NOT NULL) AND (new.paused_at IS NULL))) EXECUTE FUNCTION patchcord.on_namespace_resumed();
 grant select on patchcord.namespaces to patchcord_agent;
 grant select, update (name, paused_at, deleted_at) on patchcord.namespaces to patchcord_person;
 comment on table patchcord.namespaces is 'A tenant: agents see agents and messages of their own namespace only.';
@@ -1057,7 +1059,7 @@ begin
     from patchcord.agents a join patchcord.namespaces n on n.id = a.namespace_uuid
     where t.hash = decode(p_hash, 'hex') and a.id = t.agent_uuid and coalesce(t.banned_until <= clock_timestamp(), true)
     returning t.id, t.agent_uuid, t.namespace_uuid, t.label, t.expires_at, t.revoked_at, t.bucket, t.refusals,
-      a.name as agent, n.name as namespace, a.deleted_at, null::timestamptz as banned_until
+      a.name as agent, n.name as namespace, a.deleted_at, n.paused_at, null::timestamptz as banned_until
     into v;
     v_is_counted := found;
     if v.refusals > 0 then
@@ -1067,7 +1069,7 @@ begin
   -- Calls that cost nothing, and those of a banned token, which write nothing.
   if not v_is_counted then
     select t.id, t.agent_uuid, t.namespace_uuid, t.label, t.expires_at, t.revoked_at, t.bucket, 0 as refusals,
-      a.name as agent, n.name as namespace, a.deleted_at,
+      a.name as agent, n.name as namespace, a.deleted_at, n.paused_at,
       case when t.banned_until > clock_timestamp() then t.banned_until end as banned_until, t.last_used_at
     from patchcord.tokens t
       join patchcord.agents a on a.id = t.agent_uuid
@@ -1092,6 +1094,8 @@ begin
       when v_banned_until is not null then 'banned'
       -- A ban that ended between the two statements: the call was not counted.
       when v.refusals > 0 or p_cost > 0 and not v_is_counted then 'rate_limited'
+      -- What costs sends; the rest a person lets go on.
+      when p_cost > 0 and v.paused_at is not null then 'paused'
       else 'ok'
     end,
     v.id, v.agent_uuid, v.namespace_uuid, v.agent, v.namespace, v.label, v.expires_at,
@@ -1099,12 +1103,12 @@ begin
       when v_banned_until is not null then greatest(1, ceil(extract(epoch from v_banned_until - clock_timestamp())))
       when v.refusals > 0 then greatest(1, ceil((p_cost - v.bucket) / v_per_second))
     end::integer,
-    v_banned_until
+    v_banned_until, v.paused_at
   )::patchcord.entrance;
 end
 $function$
 ;
-comment on function patchcord.enter(text,double precision,jsonb) is 'Resolves a token hash (hex) to an identity and takes p_cost from its bucket. Outcome ok, rate_limited, banned, token_rejected, token_revoked or agent_gone.';
+comment on function patchcord.enter(text,double precision,jsonb) is 'Resolves a token hash (hex) to an identity and takes p_cost from its bucket. Outcome ok, rate_limited, paused, banned, token_rejected, token_revoked or agent_gone.';
 grant execute on function patchcord.enter(text,double precision,jsonb) to patchcord_api;
 
 create or replace FUNCTION patchcord.enter_agent(p_hash text)
@@ -1271,7 +1275,7 @@ begin
   -- A statement of its own: within one, what it took would still be counted as new.
   v_notices := patchcord.take_notices(9250 - 45 * cardinality(p_done) - v_new_tokens);
   return jsonb_build_object(
-    'outcome', 'ok', 'agent', w.agent, 'namespace', w.namespace,
+    'outcome', 'ok', 'agent', w.agent, 'namespace', w.namespace, 'paused_at', w.paused_at,
     'settled', v_settled, 'new', v_new, 'again', v_again, 'notices', v_notices,
     'open', patchcord.unsettled_lines('open', v_shown_since, v_new_ids),
     'deferred', patchcord.unsettled_lines('deferred', null, '{}'),
@@ -1296,6 +1300,9 @@ begin
   if w.outcome <> 'ok' then
     return to_jsonb(w);
   end if;
+  if w.paused_at is not null then
+    return jsonb_build_object('outcome', 'paused');
+  end if;
   perform patchcord.assume(w);
   if p_from is not null then
     v_from := array(
@@ -1311,7 +1318,7 @@ begin
 end
 $function$
 ;
-comment on function patchcord.fetch_next(text,text,text,uuid[]) is 'Entry: fetches the one message that is next by urgency and age, of one sender or thread if named; an empty list when there is none. p_woken: messages whose wakes this wait has taken.';
+comment on function patchcord.fetch_next(text,text,text,uuid[]) is 'Entry: fetches the one message that is next by urgency and age, of one sender or thread if named; an empty list when there is none. p_woken: messages whose wakes this wait has taken. Outcome ok, unknown, paused, or that of the token.';
 grant execute on function patchcord.fetch_next(text,text,text,uuid[]) to patchcord_api;
 
 create or replace FUNCTION patchcord.find_invite(p_code text)
@@ -1918,6 +1925,29 @@ $function$
 ;
 comment on function patchcord.on_namespace_named() is 'As on_agent_named, for a namespace.';
 
+create or replace FUNCTION patchcord.on_namespace_resumed()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+begin
+  -- What came due meanwhile is due from now on, so that read-back, which looks at the recent only, finds it.
+  update patchcord.deliveries d set wake_at = clock_timestamp()
+  from (
+    select o.message_id, o.to_agent_uuid from patchcord.deliveries o
+      join patchcord.agents a on a.id = o.to_agent_uuid and a.namespace_uuid = new.id
+    where o.state = 'new' and o.notified_at is null and o.wake_at <= clock_timestamp()
+    order by o.message_id, o.to_agent_uuid
+    for update of o skip locked
+  ) due
+  where d.message_id = due.message_id and d.to_agent_uuid = due.to_agent_uuid;
+  return null;
+end
+$function$
+;
+comment on function patchcord.on_namespace_resumed() is 'Wakes again whoever has unread messages when a namespace is no longer paused.';
+
 create or replace FUNCTION patchcord.on_person_changed()
  RETURNS trigger
  LANGUAGE plpgsql
@@ -1999,6 +2029,18 @@ $function$
 comment on function patchcord.open_thread(text,uuid[]) is 'The thread of this slug among the caller and p_others: found or begun, and open again if it was resolved.';
 grant execute on function patchcord.open_thread(text,uuid[]) to patchcord_agent;
 
+create or replace FUNCTION patchcord.paused_agents()
+ RETURNS uuid[]
+ LANGUAGE sql
+ STABLE
+AS $function$
+  select array(
+    select a.id from patchcord.namespaces n join patchcord.agents a on a.namespace_uuid = n.id where n.paused_at is not null
+  )
+$function$
+;
+comment on function patchcord.paused_agents() is 'Agents that nobody wakes, since a person has paused their namespace.';
+
 create or replace FUNCTION patchcord.peek_inbox(p_hash text, p_state text, p_max integer)
  RETURNS jsonb
  LANGUAGE plpgsql
@@ -2023,7 +2065,8 @@ begin
         join patchcord.agents a on a.id = d.from_agent_uuid
         left join patchcord.message_bodies b on b.id = d.message_id and p_state <> 'new'
       where d.to_agent_uuid = w.agent_id and d.state = p_state and d.state in ('new', 'open', 'deferred')
-        and (p_state <> 'new' or d.wake_at <= clock_timestamp() and coalesce(d.expires_at > clock_timestamp(), true))
+        and (p_state <> 'new' or w.paused_at is null and d.wake_at <= clock_timestamp()
+          and coalesce(d.expires_at > clock_timestamp(), true))
     )
     select jsonb_build_object(
       'pending_count', (select count(*) from pending),
@@ -2036,7 +2079,7 @@ begin
 end
 $function$
 ;
-comment on function patchcord.peek_inbox(text,text,integer) is 'Entry: what waits in one state, oldest first, changing nothing. Text that is still new is never shown, new ones only when due.';
+comment on function patchcord.peek_inbox(text,text,integer) is 'Entry: what waits in one state, oldest first, changing nothing. Text that is still new is never shown, new ones only when due: in a paused namespace none is.';
 grant execute on function patchcord.peek_inbox(text,text,integer) to patchcord_api;
 
 create or replace FUNCTION patchcord.purge(p_days integer, p_max integer)
@@ -2314,15 +2357,18 @@ create or replace FUNCTION patchcord.read_back(p_seconds double precision, p_aft
 AS $function$
 declare
   v_since timestamptz := clock_timestamp() - make_interval(secs => p_seconds);
+  v_paused uuid[];
 begin
   -- The loop budget's wakes come due: whoever of the instances comes first takes each one to Supabase Realtime.
   perform patchcord.release_held();
   perform patchcord.expire_due();
+  v_paused := patchcord.paused_agents();
   return (
     with page as (
       select d.message_id, d.to_agent_uuid, d.wake_at from patchcord.deliveries d
       where d.state = 'new' and d.notified_at is null and coalesce(d.expires_at > clock_timestamp(), true)
         and d.wake_at >= coalesce((p_after ->> 'wakeAt')::timestamptz, v_since) and d.wake_at <= clock_timestamp()
+        and d.to_agent_uuid <> all (v_paused)
         and (p_after is null or (d.wake_at, d.message_id, d.to_agent_uuid) > (
           (p_after ->> 'wakeAt')::timestamptz, (p_after ->> 'id')::uuid, (p_after ->> 'toAgentId')::uuid
         ))
@@ -2331,7 +2377,7 @@ begin
     select coalesce(jsonb_agg(jsonb_build_object(
       'id', m.id, 'toNamespaceId', m.to_namespace_uuid, 'toAgentId', m.to_agent_uuid, 'from', m.from_agent,
       'to', m.to_agent, 'namespace', m.namespace_id, 'kind', m.kind, 'urgency', m.urgency, 'thread', m.thread,
-      'wakeAt', p.wake_at
+      'wakeAt', p.wake_at, 'isRepeated', p.wake_at > m.wake_at
     ) order by p.wake_at, p.message_id, p.to_agent_uuid), '[]')
     from page p join patchcord.agent_messages m on m.id = p.message_id and m.to_agent_uuid = p.to_agent_uuid
   );
@@ -2476,6 +2522,7 @@ create or replace FUNCTION patchcord.release_held()
 AS $function$
 declare
   m patchcord.agent_messages;
+  v_paused uuid[] := patchcord.paused_agents();
 begin
   if not exists (select from patchcord.deliveries d where d.held and d.wake_at <= clock_timestamp()) then
     return;
@@ -2483,7 +2530,7 @@ begin
   for m in
     with due as (
       select d.message_id, d.to_agent_uuid from patchcord.deliveries d
-      where d.held and d.wake_at <= clock_timestamp()
+      where d.held and d.wake_at <= clock_timestamp() and d.to_agent_uuid <> all (v_paused)
       order by d.message_id, d.to_agent_uuid
       limit 500
       for update skip locked

@@ -24,7 +24,7 @@ begin
     select coalesce(jsonb_agg(jsonb_build_object(
       'id', m.id, 'toNamespaceId', m.to_namespace_uuid, 'toAgentId', m.to_agent_uuid, 'from', m.from_agent,
       'to', m.to_agent, 'namespace', m.namespace_id, 'kind', m.kind, 'urgency', m.urgency, 'thread', m.thread,
-      'wakeAt', p.wake_at
+      'wakeAt', p.wake_at, 'isRepeated', p.wake_at > m.wake_at
     ) order by p.wake_at, p.message_id, p.to_agent_uuid), '[]')
     from page p join patchcord.agent_messages m on m.id = p.message_id and m.to_agent_uuid = p.to_agent_uuid
   );
