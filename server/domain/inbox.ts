@@ -62,6 +62,8 @@ export const FetchInbox = z.strictObject({
 export const Inbox = z.object({
   agent: z.string(),
   namespace: z.string(),
+  /** Only while a person has paused the namespace: nothing is sent, and nobody is woken. */
+  paused_at: z.string().optional(),
   /** As the header says it: `new` counts what this answer shows for the first time and what it leaves. */
   counts: z.object({ new: z.int(), open: z.int(), deferred: z.int() }),
   new: z.array(InboxMessage),
@@ -129,6 +131,7 @@ export async function fetchInbox(scope: Scope, input: z.output<typeof FetchInbox
   return fitInbox({
     agent: answer.agent as string,
     namespace: answer.namespace as string,
+    ...(answer.paused_at ? { paused_at: answer.paused_at as string } : {}),
     counts: { new: counts.new + messages.length, open: openBefore, deferred: counts.deferred },
     new: messages,
     new_left: counts.new,

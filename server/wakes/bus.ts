@@ -11,6 +11,13 @@ export interface Wake {
   thread: string | null
 }
 
+/** A wake that read-back found, and when it came due. */
+export interface FoundWake extends Wake {
+  wakeAt: string
+  /** It came due once before: the namespace was paused meanwhile, and whoever heard of it then may have been told to forget it. */
+  isRepeated: boolean
+}
+
 /** Where wakes of this instance end: the realtime hub is one. */
 export interface WakeSink {
   deliver(wake: Wake): void
@@ -28,7 +35,7 @@ export interface WakeBus {
   /** Wakes of messages that this instance has just committed: delivered here, and told to the other instances. */
   publish(wakes: Wake[]): void
   /** Wakes learned from another instance or from a read-back. Those already delivered here are left out. */
-  receive(wakes: Wake[]): void
+  receive(wakes: (Wake | FoundWake)[]): void
   /** A wake that a waiter took and did not fetch: to the sinks only. */
   passOn(wake: Wake): void
   addSink(sink: WakeSink): void
@@ -46,9 +53,9 @@ export function createBus(waiters: WakeTaker): WakeBus {
   const tellers: ((wakes: Wake[]) => void)[] = []
   const delivered = createRecentSet(DELIVERED_MAX)
 
-  function deliver(wakes: Wake[]): void {
+  function deliver(wakes: (Wake | FoundWake)[]): void {
     for (const wake of wakes) {
-      const key = `${wake.id} ${wake.toAgentId}`
+      const key = keyOf(wake)
       if (delivered.has(key)) continue
       delivered.add(key)
       if (!waiters.offer(wake)) passOn(wake)
@@ -79,6 +86,11 @@ export function createBus(waiters: WakeTaker): WakeBus {
       tellers.push(tell)
     },
   }
+}
+
+function keyOf(wake: Wake | FoundWake): string {
+  const again = 'isRepeated' in wake && wake.isRepeated ? ` ${wake.wakeAt}` : ''
+  return `${wake.id} ${wake.toAgentId}${again}`
 }
 
 /** A set that forgets its oldest half when full: a forgotten wake is at worst delivered twice, and listeners know its id. */

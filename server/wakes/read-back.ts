@@ -1,5 +1,5 @@
 import type { Sql } from '../db/connect.ts'
-import type { Wake, WakeBus } from './bus.ts'
+import type { FoundWake, WakeBus } from './bus.ts'
 
 const INTERVAL_MS = 2_000
 /** A commit can come this much later than its time stamp: the API role's statement time-out, and some room. */
@@ -7,10 +7,6 @@ const OVERLAP_SECONDS = 12
 
 /** What `read_back` gives at a time. A page that is not full is the last. */
 const PAGE = 1_000
-
-interface DatedWake extends Wake {
-  wakeAt: string
-}
 
 export interface ReadBackOptions {
   sql: Sql
@@ -69,12 +65,12 @@ export function startReadBack(options: ReadBackOptions): ReadBack {
 }
 
 /** All wakes of the last `seconds`, whoever listens: thousands of listeners cost nothing while there are none. */
-async function* readPages(sql: Sql, seconds: number): AsyncGenerator<Wake[]> {
-  let last: DatedWake | undefined
+async function* readPages(sql: Sql, seconds: number): AsyncGenerator<FoundWake[]> {
+  let last: FoundWake | undefined
   do {
     const after = last ? JSON.stringify({ wakeAt: last.wakeAt, id: last.id, toAgentId: last.toAgentId }) : null
     const [row] = await sql`select patchcord.read_back(${seconds}, ${after}::text::jsonb) as wakes`
-    const wakes = row?.wakes as DatedWake[]
+    const wakes = row?.wakes as FoundWake[]
     if (wakes.length > 0) yield wakes
     last = wakes.at(PAGE - 1)
   } while (last)

@@ -22,6 +22,8 @@ comment on table patchcord.tokens is
 comment on column patchcord.tokens.refusals is 'Calls refused for the rate since the last that passed.';
 comment on column patchcord.tokens.refused_count is 'Calls refused for the rate within the minute since refused_since.';
 comment on column patchcord.tokens.rotated_from is 'The token whose successor this is.';
+create index tokens_namespace on patchcord.tokens (namespace_uuid, created_at desc, id desc);
+create index tokens_rotated on patchcord.tokens (rotated_from) where rotated_from is not null;
 create index tokens_agent on patchcord.tokens (agent_uuid);
 create index tokens_revoked on patchcord.tokens (revoked_at) where revoked_at is not null;
 create index tokens_expiring on patchcord.tokens (expires_at) where expires_at is not null;
@@ -39,7 +41,8 @@ create type patchcord.entrance as (
   label text,
   expires_at timestamptz,
   retry_after_seconds integer,
-  banned_until timestamptz
+  banned_until timestamptz,
+  paused_at timestamptz
 );
 
 create function patchcord.enter(p_hash text, p_cost float8, p_limits jsonb)
@@ -70,7 +73,7 @@ begin
     from patchcord.agents a join patchcord.namespaces n on n.id = a.namespace_uuid
     where t.hash = decode(p_hash, 'hex') and a.id = t.agent_uuid and coalesce(t.banned_until <= clock_timestamp(), true)
     returning t.id, t.agent_uuid, t.namespace_uuid, t.label, t.expires_at, t.revoked_at, t.bucket, t.refusals,
-      a.name as agent, n.name as namespace, a.deleted_at, null::timestamptz as banned_until
+      a.name as agent, n.name as namespace, a.deleted_at, n.paused_at, null::timestamptz as banned_until
     into v;
     v_is_counted := found;
     if v.refusals > 0 then
@@ -80,7 +83,7 @@ begin
   -- Calls that cost nothing, and those of a banned token, which write nothing.
   if not v_is_counted then
     select t.id, t.agent_uuid, t.namespace_uuid, t.label, t.expires_at, t.revoked_at, t.bucket, 0 as refusals,
-      a.name as agent, n.name as namespace, a.deleted_at,
+      a.name as agent, n.name as namespace, a.deleted_at, n.paused_at,
       case when t.banned_until > clock_timestamp() then t.banned_until end as banned_until, t.last_used_at
     from patchcord.tokens t
       join patchcord.agents a on a.id = t.agent_uuid
@@ -105,6 +108,8 @@ begin
       when v_banned_until is not null then 'banned'
       -- A ban that ended between the two statements: the call was not counted.
       when v.refusals > 0 or p_cost > 0 and not v_is_counted then 'rate_limited'
+      -- What costs sends; the rest a person lets go on.
+      when p_cost > 0 and v.paused_at is not null then 'paused'
       else 'ok'
     end,
     v.id, v.agent_uuid, v.namespace_uuid, v.agent, v.namespace, v.label, v.expires_at,
@@ -112,12 +117,12 @@ begin
       when v_banned_until is not null then greatest(1, ceil(extract(epoch from v_banned_until - clock_timestamp())))
       when v.refusals > 0 then greatest(1, ceil((p_cost - v.bucket) / v_per_second))
     end::integer,
-    v_banned_until
+    v_banned_until, v.paused_at
   )::patchcord.entrance;
 end
 $$;
 comment on function patchcord.enter(text, float8, jsonb) is
-  'Resolves a token hash (hex) to an identity and takes p_cost from its bucket. Outcome ok, rate_limited, banned, token_rejected, token_revoked or agent_gone.';
+  'Resolves a token hash (hex) to an identity and takes p_cost from its bucket. Outcome ok, rate_limited, paused, banned, token_rejected, token_revoked or agent_gone.';
 
 create function patchcord.count_refusal(p_token uuid, p_limits jsonb) returns timestamptz
 language plpgsql

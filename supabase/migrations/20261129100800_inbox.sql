@@ -203,7 +203,7 @@ begin
   -- A statement of its own: within one, what it took would still be counted as new.
   v_notices := patchcord.take_notices(9250 - 45 * cardinality(p_done) - v_new_tokens);
   return jsonb_build_object(
-    'outcome', 'ok', 'agent', w.agent, 'namespace', w.namespace,
+    'outcome', 'ok', 'agent', w.agent, 'namespace', w.namespace, 'paused_at', w.paused_at,
     'settled', v_settled, 'new', v_new, 'again', v_again, 'notices', v_notices,
     'open', patchcord.unsettled_lines('open', v_shown_since, v_new_ids),
     'deferred', patchcord.unsettled_lines('deferred', null, '{}'),
@@ -265,6 +265,9 @@ begin
   if w.outcome <> 'ok' then
     return to_jsonb(w);
   end if;
+  if w.paused_at is not null then
+    return jsonb_build_object('outcome', 'paused');
+  end if;
   perform patchcord.assume(w);
   if p_from is not null then
     v_from := array(
@@ -280,7 +283,7 @@ begin
 end
 $$;
 comment on function patchcord.fetch_next(text, text, text, uuid[]) is
-  'Entry: fetches the one message that is next by urgency and age, of one sender or thread if named; an empty list when there is none. p_woken: messages whose wakes this wait has taken.';
+  'Entry: fetches the one message that is next by urgency and age, of one sender or thread if named; an empty list when there is none. p_woken: messages whose wakes this wait has taken. Outcome ok, unknown, paused, or that of the token.';
 
 create function patchcord.peek_inbox(p_hash text, p_state text, p_max integer) returns jsonb
 language plpgsql
@@ -305,7 +308,8 @@ begin
         join patchcord.agents a on a.id = d.from_agent_uuid
         left join patchcord.message_bodies b on b.id = d.message_id and p_state <> 'new'
       where d.to_agent_uuid = w.agent_id and d.state = p_state and d.state in ('new', 'open', 'deferred')
-        and (p_state <> 'new' or d.wake_at <= clock_timestamp() and coalesce(d.expires_at > clock_timestamp(), true))
+        and (p_state <> 'new' or w.paused_at is null and d.wake_at <= clock_timestamp()
+          and coalesce(d.expires_at > clock_timestamp(), true))
     )
     select jsonb_build_object(
       'pending_count', (select count(*) from pending),
@@ -318,7 +322,7 @@ begin
 end
 $$;
 comment on function patchcord.peek_inbox(text, text, integer) is
-  'Entry: what waits in one state, oldest first, changing nothing. Text that is still new is never shown, new ones only when due.';
+  'Entry: what waits in one state, oldest first, changing nothing. Text that is still new is never shown, new ones only when due: in a paused namespace none is.';
 
 create function patchcord.roster() returns jsonb
 language sql stable

@@ -4,15 +4,18 @@ set search_path = pg_catalog, pg_temp
 as $$
 declare
   v_since timestamptz := clock_timestamp() - make_interval(secs => p_seconds);
+  v_paused uuid[];
 begin
   -- The loop budget's wakes come due: whoever of the instances comes first takes each one to Supabase Realtime.
   perform patchcord.release_held();
   perform patchcord.expire_due();
+  v_paused := patchcord.paused_agents();
   return (
     with page as (
       select d.message_id, d.to_agent_uuid, d.wake_at from patchcord.deliveries d
       where d.state = 'new' and d.notified_at is null and coalesce(d.expires_at > clock_timestamp(), true)
         and d.wake_at >= coalesce((p_after ->> 'wakeAt')::timestamptz, v_since) and d.wake_at <= clock_timestamp()
+        and d.to_agent_uuid <> all (v_paused)
         and (p_after is null or (d.wake_at, d.message_id, d.to_agent_uuid) > (
           (p_after ->> 'wakeAt')::timestamptz, (p_after ->> 'id')::uuid, (p_after ->> 'toAgentId')::uuid
         ))
@@ -21,7 +24,7 @@ begin
     select coalesce(jsonb_agg(jsonb_build_object(
       'id', m.id, 'toNamespaceId', m.to_namespace_uuid, 'toAgentId', m.to_agent_uuid, 'from', m.from_agent,
       'to', m.to_agent, 'namespace', m.namespace_id, 'kind', m.kind, 'urgency', m.urgency, 'thread', m.thread,
-      'wakeAt', p.wake_at
+      'wakeAt', p.wake_at, 'isRepeated', p.wake_at > m.wake_at
     ) order by p.wake_at, p.message_id, p.to_agent_uuid), '[]')
     from page p join patchcord.agent_messages m on m.id = p.message_id and m.to_agent_uuid = p.to_agent_uuid
   );
@@ -30,12 +33,44 @@ $$;
 comment on function patchcord.read_back(float8, jsonb) is
   'Entry: wakes by state (new, due within p_seconds, not yet notified), 1,000 at a time, the first of them after the wake p_after. Ids and names only.';
 
+create function patchcord.paused_agents() returns uuid[]
+language sql stable
+as $$
+  select array(
+    select a.id from patchcord.namespaces n join patchcord.agents a on a.namespace_uuid = n.id where n.paused_at is not null
+  )
+$$;
+comment on function patchcord.paused_agents() is 'Agents that nobody wakes, since a person has paused their namespace.';
+
+create function patchcord.on_namespace_resumed() returns trigger
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+  -- What came due meanwhile is due from now on, so that read-back, which looks at the recent only, finds it.
+  update patchcord.deliveries d set wake_at = clock_timestamp()
+  from (
+    select o.message_id, o.to_agent_uuid from patchcord.deliveries o
+      join patchcord.agents a on a.id = o.to_agent_uuid and a.namespace_uuid = new.id
+    where o.state = 'new' and o.notified_at is null and o.wake_at <= clock_timestamp()
+    order by o.message_id, o.to_agent_uuid
+    for update of o skip locked
+  ) due
+  where d.message_id = due.message_id and d.to_agent_uuid = due.to_agent_uuid;
+  return null;
+end
+$$;
+comment on function patchcord.on_namespace_resumed() is 'Wakes again whoever has unread messages when a namespace is no longer paused.';
+create trigger on_namespace_resumed after update of paused_at on patchcord.namespaces
+  for each row when (old.paused_at is not null and new.paused_at is null) execute function patchcord.on_namespace_resumed();
+
 create function patchcord.release_held() returns void
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 as $$
 declare
   m patchcord.agent_messages;
+  v_paused uuid[] := patchcord.paused_agents();
 begin
   if not exists (select from patchcord.deliveries d where d.held and d.wake_at <= clock_timestamp()) then
     return;
@@ -43,7 +78,7 @@ begin
   for m in
     with due as (
       select d.message_id, d.to_agent_uuid from patchcord.deliveries d
-      where d.held and d.wake_at <= clock_timestamp()
+      where d.held and d.wake_at <= clock_timestamp() and d.to_agent_uuid <> all (v_paused)
       order by d.message_id, d.to_agent_uuid
       limit 500
       for update skip locked
@@ -139,6 +174,6 @@ $$;
 comment on function patchcord.list_names(text[]) is 'Names in a sentence, the first 20 of them.';
 
 revoke execute on function
-  patchcord.read_back(float8, jsonb), patchcord.release_held(), patchcord.expire_due(), patchcord.list_names(text[])
+  patchcord.read_back(float8, jsonb), patchcord.paused_agents(), patchcord.on_namespace_resumed(), patchcord.release_held(), patchcord.expire_due(), patchcord.list_names(text[])
 from public;
 grant execute on function patchcord.read_back(float8, jsonb) to patchcord_api;

@@ -36,6 +36,7 @@ const HINT = ': run /patchcord:subscribe'
 /** Codex has no commands of plugins; its plugin's hooks start the listener, and are skipped in silence until they are trusted. */
 const HINT_CODEX = ": review the plugin's hooks in /hooks"
 const CODEX = 'codex-mcp-client/'
+const PAUSED = 'A person has paused this namespace: nothing is sent, and nobody is woken, until a person resumes it.'
 
 export const inboxTool = defineTool({
   name: 'inbox',
@@ -52,6 +53,7 @@ export const inboxTool = defineTool({
     const hint = facts.you === 'wakeable' ? '' : userAgent.startsWith(CODEX) ? HINT_CODEX : HINT
     return [
       `${me.agent}@${me.namespace} | ${counts.new} new, ${counts.open} open, ${counts.deferred} deferred | you: ${facts.you}${hint}`,
+      ...(facts.paused_at ? [PAUSED] : []),
       ...facts.messages.flatMap((message) => describeMessage(message, nowMs)),
       ...(facts.new_left ? [`${facts.new_left} more are new: the next inbox shows them`] : []),
       ...facts.notices.flatMap(({ from, thread, reply_to, content }) => [
