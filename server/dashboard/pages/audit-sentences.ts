@@ -1,10 +1,7 @@
-/** What a sentence is made of: a row of the security log. */
-export interface AuditFacts {
-  event: string
-  agent: string | null
-  detail: string | null
-  by_name: string | null
-}
+import type { AuditEvent } from '../../domain/security-log.ts'
+
+/** What a sentence is made of. */
+export type AuditFacts = Pick<AuditEvent, 'event' | 'agent' | 'detail' | 'by_name' | 'by_person_id'>
 
 interface Parts {
   agent: string
@@ -42,15 +39,16 @@ const SENTENCES: Record<string, (parts: Parts) => string> = {
 
 /** Who did it, and what, so that both make a sentence. Names are those of then. */
 export function describeAudit(facts: AuditFacts): { who: string; what: string } {
-  const who = nameActor(facts.by_name)
+  const who = nameActor(facts)
   const parts = { agent: facts.agent ?? 'a deleted agent', detail: facts.detail ?? '', who }
   const describe = SENTENCES[facts.event]
   return { who, what: describe ? describe(parts) : describeUnknown(facts) }
 }
 
-function nameActor(name: string | null): string {
-  if (name === null) return 'The server'
-  return name === 'operator' ? 'The operator' : name
+/** Whoever calls themselves operator is a person all the same. */
+function nameActor({ by_name, by_person_id }: AuditFacts): string {
+  if (by_name === null) return 'The server'
+  return by_name === 'operator' && by_person_id === null ? 'The operator' : by_name
 }
 
 function describeAdded({ detail, who }: Parts): string {

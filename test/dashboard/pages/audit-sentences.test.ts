@@ -31,13 +31,23 @@ describe('a change is told in a sentence', () => {
   ]
   for (const [event, by_name, agent, detail, sentence] of cases) {
     test(sentence, () => {
-      const { who, what } = describeAudit({ event, by_name, agent, detail })
+      const { who, what } = describeAudit({ event, by_name, by_person_id: toPersonId(by_name), agent, detail })
       assert.equal(`${who} ${what}`, sentence)
     })
   }
 
+  test('a person who is called operator is not the operator', () => {
+    const facts = { event: 'agent_created', agent: 'backend', detail: null, by_name: 'operator' }
+    assert.equal(describeAudit({ ...facts, by_person_id: 'p' }).who, 'operator')
+    assert.equal(describeAudit({ ...facts, by_person_id: null }).who, 'The operator')
+  })
+
   test('an event that this version does not know is shown with what belongs to it', () => {
-    const { what } = describeAudit({ event: 'room_closed', by_name: 'Ada', agent: 'backend', detail: 'kitchen' })
+    const { what } = describeAudit({ event: 'room_closed', by_name: 'Ada', by_person_id: 'p', agent: 'backend', detail: 'kitchen' })
     assert.equal(what, 'room closed · backend · kitchen')
   })
 })
+
+function toPersonId(name: string | null): string | null {
+  return name === null || name === 'operator' ? null : 'p'
+}
