@@ -10,9 +10,14 @@ import { securityHeaders } from './headers.ts'
 import { type DashboardDeps, NOBODY, type Page, type PageContext } from './page.ts'
 import { withoutFragment } from './paths.ts'
 import { accountRoutes } from './routes/account.tsx'
+import { agentRoutes } from './routes/agents.tsx'
+import { auditRoutes } from './routes/audit.tsx'
 import { homeRoutes } from './routes/home.tsx'
 import { inviteRoutes } from './routes/invite.tsx'
 import { loginRoutes } from './routes/login.tsx'
+import { memberRoutes } from './routes/members.tsx'
+import { settingsRoutes } from './routes/settings.tsx'
+import { tokenRoutes } from './routes/tokens.tsx'
 import {
   clearFlash,
   deriveCsrf,
@@ -57,6 +62,11 @@ export async function dashboard(app: FastifyInstance, deps: DashboardDeps): Prom
   await app.register(inviteRoutes, deps)
   await app.register(homeRoutes, deps)
   await app.register(accountRoutes, deps)
+  await app.register(agentRoutes, deps)
+  await app.register(tokenRoutes, deps)
+  await app.register(memberRoutes, deps)
+  await app.register(settingsRoutes, deps)
+  await app.register(auditRoutes, deps)
 }
 
 function decorate(app: FastifyInstance): void {

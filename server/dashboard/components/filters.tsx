@@ -4,7 +4,7 @@ import { Button } from './form.tsx'
 /** Filters of a list: a GET form, so that what is filtered stands in the address. */
 export function Filters(props: PropsWithChildren<{ action: string; label: string; isFiltered: boolean }>) {
   return (
-    <form method="get" action={props.action} class="form row filters" role="search" aria-label={props.label}>
+    <form method="get" action={props.action} class="form row filters" aria-label={props.label}>
       {props.children}
       <Button>Filter</Button>
       {props.isFiltered && (

@@ -71,14 +71,16 @@ function MakeToken({ member, agent, kind }: AgentProps & { kind: 'primary' | 'pl
 export function AgentState({ request, agent, member }: Pick<AgentProps, 'request' | 'agent' | 'member'>) {
   const { now } = request.page
   return (
-    <Facts
-      facts={[
-        ['State', <Reach agent={agent} now={now} />],
-        ['Messages', <Mail agent={agent} />],
-        ['Address', <code>{`${agent.agent}@${member.namespace}`}</code>],
-        ['Added', <Time at={agent.created_at} now={now} />],
-      ]}
-    />
+    <div class="agent-state">
+      <Reach agent={agent} now={now} />
+      <Facts
+        facts={[
+          ['Address', <code>{`${agent.agent}@${member.namespace}`}</code>],
+          ['Messages', <Mail agent={agent} />],
+          ['Added', <Time at={agent.created_at} now={now} />],
+        ]}
+      />
+    </div>
   )
 }
 

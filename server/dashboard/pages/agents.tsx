@@ -45,18 +45,21 @@ export function AgentsPage(props: AgentsProps) {
     )
   }
   return (
-    <Layout {...frame} title="Agents">
-      {isAdmin(member) && (
-        <Disclosure summary="Add agent" kind="primary" isOpen={props.problem !== undefined} id="add">
-          <AddAgent {...props} />
-        </Disclosure>
-      )}
+    <Layout {...frame} title="Agents" action={isAdmin(member) && <Add {...props} />}>
       {(!isWhole || agents.length > FEW) && <Search {...props} />}
       <Live name="list" page={request.page} events={`/n/${member.namespace}/events`}>
         <AgentTable {...props} />
       </Live>
       <Pager next={pagePath(props)} first={props.isFirstPage ? null : listPath(props)} />
     </Layout>
+  )
+}
+
+function Add(props: AgentsProps) {
+  return (
+    <Disclosure summary="Add agent" kind="primary" isOpen={props.problem !== undefined} id="add">
+      <AddAgent {...props} />
+    </Disclosure>
   )
 }
 
@@ -81,7 +84,9 @@ function FirstAgent(props: AgentsProps) {
   }
   return (
     <Empty title="Name your first agent">
-      <p>An agent is one project on one machine: one name, one inbox. Give it the name by which others will write to it.</p>
+      <p>
+        An agent is one project on one machine: one name, one inbox. Give it the name by which others will write to it.
+      </p>
       <AddAgent {...props} />
       <ol class="steps">
         <li>Add it here.</li>
@@ -146,10 +151,10 @@ export function AgentTable({ request, member, agents, q }: Pick<AgentsProps, 're
 
 /** New ones of an agent that nobody can wake wait for a person. */
 export function Mail({ agent }: { agent: AgentCard }) {
-  if (agent.new === 0 && agent.open === 0) return <span class="soft">none waiting</span>
+  if (agent.new === 0 && agent.open === 0) return <span class="soft">none</span>
   const isStuck = agent.new > 0 && agent.reach !== 'wakeable'
   return (
-    <span>
+    <span class="nowrap">
       {isStuck ? <State kind="warn">{agent.new} new</State> : `${agent.new} new`}
       {agent.open > 0 && ` · ${agent.open} open`}
     </span>
@@ -158,6 +163,17 @@ export function Mail({ agent }: { agent: AgentCard }) {
 
 function Tokens({ agent, member }: { agent: AgentCard; member: Member }) {
   const path = `/n/${member.namespace}/tokens?agent=${agent.agent}`
-  if (agent.tokens > 0) return <a href={path}>{count(agent.tokens, 'token')}</a>
-  return isAdmin(member) ? <a href={`${path}&new=1#new`}>Make a token</a> : <span class="soft">no token</span>
+  if (agent.tokens > 0) {
+    return (
+      <a class="nowrap" href={path}>
+        {count(agent.tokens, 'token')}
+      </a>
+    )
+  }
+  if (!isAdmin(member)) return <span class="soft nowrap">no token</span>
+  return (
+    <a class="nowrap" href={`${path}&new=1#new`}>
+      Make a token
+    </a>
+  )
 }

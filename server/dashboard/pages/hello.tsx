@@ -25,7 +25,7 @@ function Waiting({ agent }: { agent: AgentCard }) {
 
 function Arrived({ agent, now }: { agent: AgentCard; now: Date }) {
   return (
-    <p class="hello" role="status">
+    <p class="hello good" role="status">
       <State kind="good">{agent.agent} has said hello</State>
       <span class="soft">
         {' '}

@@ -30,13 +30,18 @@ export interface MembersProps {
 export function MembersPage(props: MembersProps) {
   const { request, member, notice } = props
   return (
-    <Layout request={request} namespace={member} tab="members" title="Members">
+    <Layout
+      request={request}
+      namespace={member}
+      tab="members"
+      title="Members"
+      action={isOwner(member) && <Invite {...props} />}
+    >
       {notice && (
         <Notice kind="bad" title={notice.title}>
           <p>{notice.message}</p>
         </Notice>
       )}
-      {isOwner(member) && <Invite {...props} />}
       <People {...props} />
       {isOwner(member) && props.invites.length > 0 && <Invites {...props} />}
       <Powers member={member} />
@@ -69,7 +74,7 @@ function People(props: MembersProps) {
     key: person.person_id,
     cells: [
       <PersonName person={person} />,
-      isOwner(member) ? <RoleForm {...props} person={person} /> : person.role,
+      isOwner(member) ? <Role {...props} person={person} /> : person.role,
       <Time at={person.created_at} now={now} />,
       ...(isOwner(member) ? [person.is_you ? null : <Remove {...props} person={person} />] : []),
     ],
@@ -95,6 +100,12 @@ function PersonName({ person }: { person: MemberLine }) {
       )}
     </span>
   )
+}
+
+/** The only owner stays one: the database refuses anything else. */
+function Role(props: MembersProps & { person: MemberLine }) {
+  const isOnlyOwner = props.person.role === 'owner' && props.members.filter(({ role }) => role === 'owner').length === 1
+  return isOnlyOwner ? <>owner, the only one</> : <RoleForm {...props} />
 }
 
 /** `seen` is the role that this page shows: a change that somebody else made meanwhile is not overwritten. */
@@ -129,8 +140,9 @@ function Remove({ request, member, person }: MembersProps & { person: MemberLine
       csrf={request.page.csrf}
     >
       <p>
-        <Text value={person.name} inline /> sees nothing of {member.namespace} from the next click on, and the open invites of
-        theirs end. Agents and tokens stay as they are: revoke those that this person has. A new invite undoes it.
+        <Text value={person.name} inline /> sees nothing of {member.namespace} from the next click on, and the open
+        invites of theirs end. Agents and tokens stay as they are: revoke those that this person has. A new invite
+        undoes it.
       </p>
     </Confirm>
   )
@@ -205,8 +217,8 @@ function Leave({ request, member, members }: MembersProps) {
         csrf={request.page.csrf}
       >
         <p>
-          You see nothing of {member.namespace} from now on. Your agents’ tokens go on. Only a new invite of an owner brings you
-          back.
+          You see nothing of {member.namespace} from now on. Your agents’ tokens go on. Only a new invite of an owner
+          brings you back.
         </p>
       </Confirm>
     </Section>

@@ -19,11 +19,11 @@ export function NewInvitePage({ request, member, invite, role }: NewInviteProps)
         value={`${origin}/invite/${invite.code}`}
         label="Send this link to one person. It is shown this once, and whoever opens it first comes in."
       />
-      <p class="soft">
-        It works once and ends <Time at={invite.expires_at} now={now} />. Until somebody has used it, you can revoke it on the
-        page of members.
+      <p class="soft secret-facts">
+        It works once and ends <Time at={invite.expires_at} now={now} />. Until somebody has used it, you can revoke it
+        on the page of members.
       </p>
-      <div class="actions">
+      <div class="actions below">
         <ButtonLink href={`/n/${member.namespace}/members`}>Done: to the members</ButtonLink>
       </div>
     </Layout>

@@ -26,8 +26,9 @@ export function NewTokenPage(props: NewTokenProps) {
     <Layout request={request} namespace={member} tab="tokens" title={`Token of ${created.agent}`}>
       {props.oldEndsAt && <OldToken endsAt={props.oldEndsAt} now={page.now} />}
       <Secret value={created.token} label="Shown this once. Only its hash is kept, so nobody can show it again." />
-      <p class="soft">
-        “<Text value={created.label} inline />”, for <code>{`${created.agent}@${member.namespace}`}</code>
+      <p class="soft secret-facts">
+        “<Text value={created.label} inline />
+        ”, for <code>{`${created.agent}@${member.namespace}`}</code>
         {', '}
         {created.expires_at ? (
           <>
@@ -38,13 +39,13 @@ export function NewTokenPage(props: NewTokenProps) {
         )}
         . Whoever has it is {created.agent}.
       </p>
-      <Section title={`Connect ${created.agent}`} lead="In the folder of its project, one of these:">
-        <Snippets url={page.origin} token={created.token} />
-      </Section>
       <Live name="hello" page={live} events={`/n/${member.namespace}/events`} everySeconds={3}>
         <TokenHello agent={agent} token={null} now={page.now} />
       </Live>
-      <div class="actions">
+      <Section title={`Connect ${created.agent}`} lead="In the folder of its project, one of these:">
+        <Snippets url={page.origin} token={created.token} />
+      </Section>
+      <div class="actions below">
         <ButtonLink href={path}>Done: to {created.agent}</ButtonLink>
       </div>
     </Layout>

@@ -45,8 +45,8 @@ function Pause({ request, member }: SettingsProps) {
         title="Paused"
         lead={
           <>
-            Since <Time at={member.pausedAt} now={now} /> nothing is sent and nobody is woken. Agents can read what they have,
-            and each send is answered that the namespace is paused.
+            Since <Time at={member.pausedAt} now={now} /> nothing is sent and nobody is woken. Agents can read what they
+            have, and each send is answered that the namespace is paused.
           </>
         }
       >
@@ -66,22 +66,17 @@ function Pause({ request, member }: SettingsProps) {
       title="Pause"
       lead="The switch for when agents run away with each other: it stops every send and every wake at once, until you resume."
     >
-      <p>
-        <State kind="good">running</State>
-      </p>
-      {isAdmin(member) && (
-        <Confirm
-          summary="Pause everything"
-          button="Pause now"
-          action={action}
-          csrf={csrf}
-          fields={{ paused: 'yes' }}
-        >
+      {isAdmin(member) ? (
+        <Confirm summary="Pause everything" button="Pause now" action={action} csrf={csrf} fields={{ paused: 'yes' }}>
           <p>
             No agent of {member.namespace} can send, and none is woken; each is told so when it tries. Nothing is lost:
             messages stay in their inboxes, and Resume undoes it.
           </p>
         </Confirm>
+      ) : (
+        <p>
+          <State kind="good">running</State>
+        </p>
       )}
     </Section>
   )

@@ -70,13 +70,15 @@ function Actions({ request, member, token }: TokenTableProps & { token: TokenCar
         }
       >
         <p>
-          Makes a new token of <code>{token.agent}</code>, which is shown once, with the same label and the same length of life.
+          Makes a new token of <code>{token.agent}</code>, which is shown once, with the same label and the same length
+          of life.
         </p>
       </Confirm>
       <Confirm summary="Revoke" button="Revoke now" label={`Revoke ${name}`} action={`${path}/revoke`} csrf={csrf}>
         <p>
           <code>{token.agent}</code> is disconnected where it uses “
-          <Text value={token.label} inline />” within a second, and stays so until it gets another token. This cannot be undone.
+          <Text value={token.label} inline />” within a second, and stays so until it gets another token. This cannot be
+          undone.
         </p>
       </Confirm>
     </div>

@@ -40,21 +40,25 @@ export function TokensPage(props: TokensProps) {
   const { request, member, tokens, notice } = props
   const isEmpty = tokens.length === 0 && props.isFirstPage
   return (
-    <Layout request={request} namespace={member} tab="tokens" title="Tokens">
+    <Layout request={request} namespace={member} tab="tokens" title="Tokens" action={<Create {...props} />}>
       {notice && (
         <Notice kind="bad" title={notice.title}>
           <p>{notice.message}</p>
         </Notice>
       )}
-      {isAdmin(member) && props.hasAgents && (
-        <Disclosure summary="New token" kind="primary" isOpen={props.isCreating} id="new">
-          <TokenForm {...props.form} />
-        </Disclosure>
-      )}
       {(!isEmpty || isFiltered(props.filter)) && <FilterForm {...props} />}
       {isEmpty ? <NoTokens {...props} /> : <TokenTable request={request} member={member} tokens={tokens} />}
       <Pager next={pathOf(props, props.next)} first={props.isFirstPage ? null : pathOf(props, '')} />
     </Layout>
+  )
+}
+
+function Create({ member, hasAgents, isCreating, form }: TokensProps) {
+  if (!isAdmin(member) || !hasAgents) return null
+  return (
+    <Disclosure summary="New token" kind="primary" isOpen={isCreating} id="new">
+      <TokenForm {...form} />
+    </Disclosure>
   )
 }
 

@@ -43,7 +43,13 @@ describe('a change is told in a sentence', () => {
   })
 
   test('an event that this version does not know is shown with what belongs to it', () => {
-    const { what } = describeAudit({ event: 'room_closed', by_name: 'Ada', by_person_id: 'p', agent: 'backend', detail: 'kitchen' })
+    const { what } = describeAudit({
+      event: 'room_closed',
+      by_name: 'Ada',
+      by_person_id: 'p',
+      agent: 'backend',
+      detail: 'kitchen',
+    })
     assert.equal(what, 'room closed · backend · kitchen')
   })
 })
