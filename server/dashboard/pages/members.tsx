@@ -138,6 +138,7 @@ function Remove({ request, member, person }: MembersProps & { person: MemberLine
       label={`Remove ${person.name}`}
       action={`/n/${member.namespace}/members/${person.person_id}/remove`}
       csrf={request.page.csrf}
+      group="actions"
     >
       <p>
         <Text value={person.name} inline /> sees nothing of {member.namespace} from the next click on, and the open
@@ -163,6 +164,7 @@ function Invites({ request, member, invites }: MembersProps) {
         label={`Revoke the invite for ${withArticle(invite.role)}`}
         action={`/n/${member.namespace}/members/invites/${invite.id}/revoke`}
         csrf={csrf}
+        group="actions"
       >
         <p>The link opens nothing any more. This cannot be undone; you can make another one.</p>
       </Confirm>,

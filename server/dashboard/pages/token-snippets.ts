@@ -41,13 +41,13 @@ function claudeCode({ url, token }: SnippetInput): Snippet {
   const entry = { type: 'http', url: endpointOf(url), headers: { Authorization: bearer(token) } }
   // In single quotes, so that the shell leaves the variable to Claude Code: the token is no argument that `ps` shows.
   const header = quoteShell(`Authorization: Bearer \${${TOKEN_VARIABLE}}`)
-  const add = `claude mcp add --scope project --transport http patchcord ${quoteShell(endpointOf(url))} --header ${header}`
+  const add = `claude mcp add --scope project --transport http patchcord ${quoteShell(endpointOf(url))} \\\n  --header ${header}`
   return {
     id: 'claude-code',
     client: 'Claude Code',
     steps: [
       {
-        say: 'In the project’s folder. It asks for the token, checks it, writes .mcp.json, keeps that out of git, and lets the listener wake this session.',
+        say: 'Asks for the token, checks it, writes .mcp.json, keeps that out of git, and lets the listener wake this session.',
         text: connectCommand({ url }),
         file: null,
         isSecret: false,
@@ -71,7 +71,7 @@ function codex({ url, token }: SnippetInput): Snippet {
     client: 'Codex',
     steps: [
       {
-        say: 'In the project’s folder, for the listener and the hooks.',
+        say: 'Asks for the token: for the listener and the hooks.',
         text: connectCommand({ url }),
         file: null,
         isSecret: false,

@@ -58,6 +58,7 @@ function Actions({ request, member, token }: TokenTableProps & { token: TokenCar
         label={`Rotate ${name}`}
         action={`${path}/rotate`}
         csrf={csrf}
+        group="actions"
         kind="primary"
         inputs={
           <Choice
@@ -74,7 +75,14 @@ function Actions({ request, member, token }: TokenTableProps & { token: TokenCar
           of life.
         </p>
       </Confirm>
-      <Confirm summary="Revoke" button="Revoke now" label={`Revoke ${name}`} action={`${path}/revoke`} csrf={csrf}>
+      <Confirm
+        summary="Revoke"
+        button="Revoke now"
+        label={`Revoke ${name}`}
+        action={`${path}/revoke`}
+        csrf={csrf}
+        group="actions"
+      >
         <p>
           <code>{token.agent}</code> is disconnected where it uses “
           <Text value={token.label} inline />” within a second, and stays so until it gets another token. This cannot be
