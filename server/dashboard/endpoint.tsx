@@ -4,15 +4,20 @@ import formbody from '@fastify/formbody'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { getMe } from '../domain/people.ts'
 import { PatchcordError } from '../errors.ts'
-import { serveAssets } from './assets.ts'
+import { FOR_EVER, serveAssets } from './assets.ts'
 import { answerError } from './errors.tsx'
 import { securityHeaders } from './headers.ts'
 import { type DashboardDeps, NOBODY, type Page, type PageContext } from './page.ts'
 import { withoutFragment } from './paths.ts'
 import { accountRoutes } from './routes/account.tsx'
+import { agentRoutes } from './routes/agents.tsx'
+import { auditRoutes } from './routes/audit.tsx'
 import { homeRoutes } from './routes/home.tsx'
 import { inviteRoutes } from './routes/invite.tsx'
 import { loginRoutes } from './routes/login.tsx'
+import { memberRoutes } from './routes/members.tsx'
+import { settingsRoutes } from './routes/settings.tsx'
+import { tokenRoutes } from './routes/tokens.tsx'
 import {
   clearFlash,
   deriveCsrf,
@@ -43,8 +48,10 @@ export async function dashboard(app: FastifyInstance, deps: DashboardDeps): Prom
     if (!request.page.isSignedIn && !isPublic) throw new PatchcordError('signed_out', 'Nobody is signed in here.')
     if (request.method === 'POST') checkForm(request)
   })
-  app.addHook('onSend', async (_request, reply) => {
+  app.addHook('onSend', async (request, reply) => {
     reply.headers(securityHeaders(reply.connectTo ?? []))
+    // After the one for all answers, which keeps them out of every cache.
+    if (request.routeOptions.config.isAsset && reply.statusCode === 200) reply.header('cache-control', FOR_EVER)
   })
   app.setErrorHandler(async (thrown, request, reply) => {
     // A request that was refused before it came here.
@@ -57,6 +64,11 @@ export async function dashboard(app: FastifyInstance, deps: DashboardDeps): Prom
   await app.register(inviteRoutes, deps)
   await app.register(homeRoutes, deps)
   await app.register(accountRoutes, deps)
+  await app.register(agentRoutes, deps)
+  await app.register(tokenRoutes, deps)
+  await app.register(memberRoutes, deps)
+  await app.register(settingsRoutes, deps)
+  await app.register(auditRoutes, deps)
 }
 
 function decorate(app: FastifyInstance): void {
