@@ -9,6 +9,9 @@ create role patchcord_api login noinherit;
 alter role patchcord_api set idle_in_transaction_session_timeout=15s;
 alter role patchcord_api set statement_timeout=8s;
 
+create role patchcord_person nologin noinherit;
+grant patchcord_person to patchcord_api;
+
 create role patchcord_ticket nologin inherit;
 grant patchcord_ticket to supabase_realtime_admin;
 grant authenticated to patchcord_ticket;
@@ -19,6 +22,7 @@ create schema patchcord;
 comment on schema patchcord is 'Messages between coding agents. Not exposed by PostgREST; patchcord_api executes entry functions, RLS decides the rest.';
 grant usage on schema patchcord to patchcord_agent;
 grant usage on schema patchcord to patchcord_api;
+grant usage on schema patchcord to patchcord_person;
 grant usage on schema patchcord to patchcord_ticket;
 
 -- Types
@@ -77,6 +81,8 @@ create policy agent_sends on patchcord.agent_messages for insert to patchcord_ag
   WHERE a.id = (( SELECT patchcord.claim_agent() AS claim_agent)))) AND to_agent = (( SELECT a.name
    FROM patchcord.agents a
   WHERE a.id = agent_messages.to_agent_uuid)));
+create policy member_reads on patchcord.agent_messages for select to patchcord_person
+  using (to_namespace_uuid = (( SELECT patchcord.claim_namespace() AS claim_namespace)));
 create policy owner_all on patchcord.agent_messages to postgres
   using (true)
   with check (true);
@@ -84,6 +90,7 @@ create policy ticket_reads_own on patchcord.agent_messages for select to patchco
   using (to_agent_uuid = (( SELECT patchcord.claim_agent() AS claim_agent)) AND ( SELECT patchcord.claim_is_live() AS claim_is_live));
 CREATE TRIGGER on_message AFTER INSERT ON patchcord.agent_messages FOR EACH ROW EXECUTE FUNCTION patchcord.on_message();
 grant insert, select on patchcord.agent_messages to patchcord_agent;
+grant select on patchcord.agent_messages to patchcord_person;
 grant select on patchcord.agent_messages to patchcord_ticket;
 comment on table patchcord.agent_messages is 'One row per message and recipient, insert-only, without the text: the table that Realtime publishes. Names are as of sending. A notice of the server is from `patchcord` and, by its id, from the agent that it is for.';
 comment on column patchcord.agent_messages.namespace_id is 'Name of the recipient''s namespace, for people; rows key on the UUIDs.';
@@ -106,7 +113,14 @@ alter table patchcord.agents enable row level security;
 alter table patchcord.agents force row level security;
 create index agents_deleted ON patchcord.agents USING btree (deleted_at) WHERE (deleted_at IS NOT NULL);
 create index agents_renamed ON patchcord.agents USING btree (renamed_at) WHERE (renamed_at IS NOT NULL);
+create policy admin_adds on patchcord.agents for insert to patchcord_person
+  with check (namespace_uuid = (( SELECT patchcord.claim_namespace() AS claim_namespace)) AND ( SELECT patchcord.claim_is_admin() AS claim_is_admin));
+create policy admin_changes on patchcord.agents for update to patchcord_person
+  using (namespace_uuid = (( SELECT patchcord.claim_namespace() AS claim_namespace)) AND ( SELECT patchcord.claim_is_admin() AS claim_is_admin) AND deleted_at IS NULL)
+  with check (namespace_uuid = (( SELECT patchcord.claim_namespace() AS claim_namespace)));
 create policy agent_reads_namespace on patchcord.agents for select to patchcord_agent
+  using (namespace_uuid = (( SELECT patchcord.claim_namespace() AS claim_namespace)));
+create policy member_reads on patchcord.agents for select to patchcord_person
   using (namespace_uuid = (( SELECT patchcord.claim_namespace() AS claim_namespace)));
 create policy owner_all on patchcord.agents to postgres
   using (true)
@@ -116,6 +130,7 @@ CREATE TRIGGER on_agent_named AFTER INSERT ON patchcord.agents FOR EACH ROW EXEC
 CREATE TRIGGER on_agent_renamed AFTER UPDATE OF name ON patchcord.agents FOR EACH ROW WHEN ((old.name IS DISTINCT FROM new.name)) EXECUTE FUNCTION patchcord.on_agent_named();
 CREATE TRIGGER on_rename BEFORE UPDATE OF name ON patchcord.agents FOR EACH ROW WHEN ((old.name IS DISTINCT FROM new.name)) EXECUTE FUNCTION patchcord.on_rename();
 grant select on patchcord.agents to patchcord_agent;
+grant insert (namespace_uuid, name), select, update (name, deleted_at) on patchcord.agents to patchcord_person;
 comment on table patchcord.agents is 'Who sends and receives. Everything keys on the id: a name is for people and not reusable while its row or messages under it exist.';
 
 create table patchcord.deliveries (
@@ -133,7 +148,6 @@ create table patchcord.deliveries (
   done_at timestamp with time zone,
   settled_at timestamp with time zone,
   constraint deliveries_pkey PRIMARY KEY (message_id, to_agent_uuid),
-  constraint deliveries_from_agent_uuid_fkey FOREIGN KEY (from_agent_uuid) REFERENCES patchcord.agents(id),
   constraint deliveries_message_id_to_agent_uuid_fkey FOREIGN KEY (message_id, to_agent_uuid) REFERENCES patchcord.agent_messages(id, to_agent_uuid) ON DELETE CASCADE,
   constraint deliveries_state_check CHECK (state = ANY (ARRAY['new'::text, 'open'::text, 'deferred'::text, 'answered'::text, 'done'::text, 'resolved'::text, 'unsent'::text, 'expired'::text]))
 );
@@ -150,6 +164,10 @@ create policy agent_reads_own on patchcord.deliveries for select to patchcord_ag
   using (to_agent_uuid = (( SELECT patchcord.claim_agent() AS claim_agent)) OR from_agent_uuid = (( SELECT patchcord.claim_agent() AS claim_agent)));
 create policy agent_sends on patchcord.deliveries for insert to patchcord_agent
   with check (from_agent_uuid = (( SELECT patchcord.claim_agent() AS claim_agent)) AND (state = 'new'::text OR state = 'deferred'::text AND to_agent_uuid = from_agent_uuid) AND notified_at IS NULL AND fetched_at IS NULL AND answered_at IS NULL AND done_at IS NULL AND settled_at IS NULL);
+create policy member_reads on patchcord.deliveries for select to patchcord_person
+  using ((EXISTS ( SELECT
+   FROM patchcord.agents a
+  WHERE a.id = deliveries.to_agent_uuid AND a.namespace_uuid = (( SELECT patchcord.claim_namespace() AS claim_namespace)))));
 create policy owner_all on patchcord.deliveries to postgres
   using (true)
   with check (true);
@@ -160,6 +178,7 @@ create policy sender_unsends on patchcord.deliveries for update to patchcord_age
   using (from_agent_uuid = (( SELECT patchcord.claim_agent() AS claim_agent)) AND state = 'new'::text)
   with check (from_agent_uuid = (( SELECT patchcord.claim_agent() AS claim_agent)) AND state = 'unsent'::text AND fetched_at IS NULL);
 grant insert, select, update (state, notified_at, fetched_at, deferred_at, answered_at, done_at, settled_at) on patchcord.deliveries to patchcord_agent;
+grant select on patchcord.deliveries to patchcord_person;
 comment on table patchcord.deliveries is 'How far each message got with each recipient: state and times, written when observed.';
 comment on column patchcord.deliveries.wake_at is 'As in agent_messages, where an index of open states can use it.';
 comment on column patchcord.deliveries.held is 'The loop budget holds the wake; released once wake_at has passed.';
@@ -207,6 +226,43 @@ create policy owner_all on patchcord.idempotency_keys to postgres
 grant delete, insert, select, update on patchcord.idempotency_keys to patchcord_agent;
 comment on table patchcord.idempotency_keys is 'Answers of sends under a key, 24 hours, per agent (a token may be rotated). Refusals are not kept.';
 
+create table patchcord.invites (
+  id uuid default patchcord.uuid_v7() not null,
+  hash bytea not null,
+  namespace_uuid uuid not null,
+  role text not null,
+  created_by uuid not null,
+  created_at timestamp with time zone default clock_timestamp() not null,
+  expires_at timestamp with time zone default (clock_timestamp() + '7 days'::interval) not null,
+  used_at timestamp with time zone,
+  used_by uuid,
+  revoked_at timestamp with time zone,
+  constraint invites_pkey PRIMARY KEY (id),
+  constraint invites_hash_key UNIQUE (hash),
+  constraint invites_created_by_fkey FOREIGN KEY (created_by) REFERENCES patchcord.people(id) ON DELETE CASCADE,
+  constraint invites_namespace_uuid_fkey FOREIGN KEY (namespace_uuid) REFERENCES patchcord.namespaces(id) ON DELETE CASCADE,
+  constraint invites_used_by_fkey FOREIGN KEY (used_by) REFERENCES patchcord.people(id) ON DELETE CASCADE,
+  constraint invites_hash_check CHECK (octet_length(hash) = 32),
+  constraint invites_role_check CHECK (role = ANY (ARRAY['owner'::text, 'admin'::text, 'member'::text]))
+);
+alter table patchcord.invites enable row level security;
+alter table patchcord.invites force row level security;
+create index invites_expires ON patchcord.invites USING btree (expires_at);
+create index invites_namespace ON patchcord.invites USING btree (namespace_uuid, created_by);
+create policy member_reads on patchcord.invites for select to patchcord_person
+  using (namespace_uuid = (( SELECT patchcord.claim_namespace() AS claim_namespace)));
+create policy owner_all on patchcord.invites to postgres
+  using (true)
+  with check (true);
+create policy owner_invites on patchcord.invites for insert to patchcord_person
+  with check (namespace_uuid = (( SELECT patchcord.claim_namespace() AS claim_namespace)) AND ( SELECT patchcord.claim_is_owner() AS claim_is_owner) AND created_by = (( SELECT patchcord.claim_person() AS claim_person)));
+create policy owner_revokes on patchcord.invites for update to patchcord_person
+  using (namespace_uuid = (( SELECT patchcord.claim_namespace() AS claim_namespace)) AND ( SELECT patchcord.claim_is_owner() AS claim_is_owner) AND used_at IS NULL AND revoked_at IS NULL)
+  with check (namespace_uuid = (( SELECT patchcord.claim_namespace() AS claim_namespace)));
+CREATE TRIGGER on_invite_changed AFTER INSERT OR UPDATE OF used_at, revoked_at ON patchcord.invites FOR EACH ROW EXECUTE FUNCTION patchcord.on_invite_changed();
+grant insert (id, hash, namespace_uuid, role, created_by), select (id, namespace_uuid, role, created_by, created_at, expires_at, used_at, used_by, revoked_at), update (revoked_at) on patchcord.invites to patchcord_person;
+comment on table patchcord.invites is 'Each makes one person a member, once; void when whoever made it is no owner any more.';
+
 create table patchcord.leases (
   agent_uuid uuid not null,
   session text not null,
@@ -236,12 +292,70 @@ create policy agent_renews_own on patchcord.leases for update to patchcord_agent
   with check (agent_uuid = (( SELECT patchcord.claim_agent() AS claim_agent)) AND namespace_uuid = (( SELECT patchcord.claim_namespace() AS claim_namespace)) AND token_uuid = (( SELECT patchcord.claim('token'::text)::uuid AS claim)));
 create policy agent_takes_own on patchcord.leases for insert to patchcord_agent
   with check (agent_uuid = (( SELECT patchcord.claim_agent() AS claim_agent)) AND namespace_uuid = (( SELECT patchcord.claim_namespace() AS claim_namespace)) AND token_uuid = (( SELECT patchcord.claim('token'::text)::uuid AS claim)));
+create policy member_reads on patchcord.leases for select to patchcord_person
+  using (namespace_uuid = (( SELECT patchcord.claim_namespace() AS claim_namespace)));
 create policy owner_all on patchcord.leases to postgres
   using (true)
   with check (true);
 grant delete, insert, select, update on patchcord.leases to patchcord_agent;
+grant select on patchcord.leases to patchcord_person;
 comment on table patchcord.leases is 'Live listeners: an agent is wakeable only while one of its leases has not expired. A lease names the token that renewed it and is void once that token has ended or the agent has another name; a listener of another token keeps its own.';
 comment on column patchcord.leases.ended_at is 'Its listener gave it back then: a renewal that was asked for before, and waited on another instance, does not bring it back.';
+
+create table patchcord.login_links (
+  id uuid default patchcord.uuid_v7() not null,
+  hash bytea not null,
+  person_uuid uuid not null,
+  created_at timestamp with time zone default clock_timestamp() not null,
+  expires_at timestamp with time zone default (clock_timestamp() + '00:15:00'::interval) not null,
+  used_at timestamp with time zone,
+  constraint login_links_pkey PRIMARY KEY (id),
+  constraint login_links_hash_key UNIQUE (hash),
+  constraint login_links_person_uuid_fkey FOREIGN KEY (person_uuid) REFERENCES patchcord.people(id) ON DELETE CASCADE,
+  constraint login_links_hash_check CHECK (octet_length(hash) = 32)
+);
+alter table patchcord.login_links enable row level security;
+alter table patchcord.login_links force row level security;
+create index login_links_expires ON patchcord.login_links USING btree (expires_at);
+create index login_links_person ON patchcord.login_links USING btree (person_uuid);
+create policy owner_all on patchcord.login_links to postgres
+  using (true)
+  with check (true);
+create policy person_makes_own on patchcord.login_links for insert to patchcord_person
+  with check (person_uuid = (( SELECT patchcord.claim_person() AS claim_person)));
+create policy person_own on patchcord.login_links for select to patchcord_person
+  using (person_uuid = (( SELECT patchcord.claim_person() AS claim_person)));
+CREATE TRIGGER on_login_link_created AFTER INSERT ON patchcord.login_links FOR EACH ROW EXECUTE FUNCTION patchcord.on_login_link_created();
+grant insert (hash, person_uuid), select (id, person_uuid, created_at, expires_at, used_at) on patchcord.login_links to patchcord_person;
+comment on table patchcord.login_links is 'Each signs one person in, once.';
+
+create table patchcord.members (
+  namespace_uuid uuid not null,
+  person_uuid uuid not null,
+  role text not null,
+  created_at timestamp with time zone default clock_timestamp() not null,
+  constraint members_pkey PRIMARY KEY (namespace_uuid, person_uuid),
+  constraint members_namespace_uuid_fkey FOREIGN KEY (namespace_uuid) REFERENCES patchcord.namespaces(id) ON DELETE CASCADE,
+  constraint members_person_uuid_fkey FOREIGN KEY (person_uuid) REFERENCES patchcord.people(id) ON DELETE CASCADE,
+  constraint members_role_check CHECK (role = ANY (ARRAY['owner'::text, 'admin'::text, 'member'::text]))
+);
+alter table patchcord.members enable row level security;
+alter table patchcord.members force row level security;
+create index members_person ON patchcord.members USING btree (person_uuid);
+create policy member_reads on patchcord.members for select to patchcord_person
+  using (namespace_uuid = (( SELECT patchcord.claim_namespace() AS claim_namespace)));
+create policy owner_all on patchcord.members to postgres
+  using (true)
+  with check (true);
+create policy owner_changes on patchcord.members for update to patchcord_person
+  using (namespace_uuid = (( SELECT patchcord.claim_namespace() AS claim_namespace)) AND ( SELECT patchcord.claim_is_owner() AS claim_is_owner))
+  with check (namespace_uuid = (( SELECT patchcord.claim_namespace() AS claim_namespace)));
+create policy owner_removes on patchcord.members for delete to patchcord_person
+  using (namespace_uuid = (( SELECT patchcord.claim_namespace() AS claim_namespace)) AND (( SELECT patchcord.claim_is_owner() AS claim_is_owner) OR person_uuid = (( SELECT patchcord.claim_person() AS claim_person))));
+CREATE TRIGGER on_member_added AFTER INSERT OR DELETE ON patchcord.members FOR EACH ROW EXECUTE FUNCTION patchcord.on_member_changed();
+CREATE TRIGGER on_member_role AFTER UPDATE OF role ON patchcord.members FOR EACH ROW WHEN ((old.role IS DISTINCT FROM new.role)) EXECUTE FUNCTION patchcord.on_member_changed();
+grant delete, select, update (role) on patchcord.members to patchcord_person;
+comment on table patchcord.members is 'People of a namespace: members read, admins manage agents and tokens, owners people.';
 
 create table patchcord.message_bodies (
   id uuid default patchcord.uuid_v7() not null,
@@ -262,32 +376,47 @@ create policy agent_reads_own on patchcord.message_bodies for select to patchcor
   WHERE m.id = message_bodies.id AND m.from_agent_uuid = message_bodies.from_agent_uuid AND m.to_agent_uuid = (( SELECT patchcord.claim_agent() AS claim_agent)))));
 create policy agent_sends on patchcord.message_bodies for insert to patchcord_agent
   with check (from_agent_uuid = (( SELECT patchcord.claim_agent() AS claim_agent)) AND from_namespace_uuid = (( SELECT patchcord.claim_namespace() AS claim_namespace)));
+create policy member_reads on patchcord.message_bodies for select to patchcord_person
+  using (from_namespace_uuid = (( SELECT patchcord.claim_namespace() AS claim_namespace)));
 create policy owner_all on patchcord.message_bodies to postgres
   using (true)
   with check (true);
 grant insert, select on patchcord.message_bodies to patchcord_agent;
+grant select on patchcord.message_bodies to patchcord_person;
 comment on table patchcord.message_bodies is 'The text of a message, once however many recipients it has.';
 
 create table patchcord.namespaces (
   id uuid default patchcord.uuid_v7() not null,
   name text not null,
   created_at timestamp with time zone default clock_timestamp() not null,
+  paused_at timestamp with time zone,
+  deleted_at timestamp with time zone,
   constraint namespaces_pkey PRIMARY KEY (id),
   constraint namespaces_name_key UNIQUE (name),
   constraint namespaces_name_check CHECK (patchcord.is_name(name))
 );
 alter table patchcord.namespaces enable row level security;
 alter table patchcord.namespaces force row level security;
+create index namespaces_deleted ON patchcord.namespaces USING btree (deleted_at) WHERE (deleted_at IS NOT NULL);
+create policy admin_changes on patchcord.namespaces for update to patchcord_person
+  using (id = (( SELECT patchcord.claim_namespace() AS claim_namespace)) AND ( SELECT patchcord.claim_is_admin() AS claim_is_admin) AND deleted_at IS NULL)
+  with check (id = (( SELECT patchcord.claim_namespace() AS claim_namespace)) AND (deleted_at IS NULL OR ( SELECT patchcord.claim_is_owner() AS claim_is_owner)));
 create policy agent_reads_own on patchcord.namespaces for select to patchcord_agent
+  using (id = (( SELECT patchcord.claim_namespace() AS claim_namespace)));
+create policy member_reads on patchcord.namespaces for select to patchcord_person
   using (id = (( SELECT patchcord.claim_namespace() AS claim_namespace)));
 create policy owner_all on patchcord.namespaces to postgres
   using (true)
   with check (true);
-CREATE TRIGGER on_namespace_changed AFTER INSERT OR DELETE OR UPDATE OF name ON patchcord.namespaces FOR EACH ROW EXECUTE FUNCTION patchcord.on_namespace_changed();
+CREATE TRIGGER on_namespace_changed AFTER INSERT OR DELETE OR UPDATE OF name, paused_at, deleted_at ON patchcord.namespaces FOR EACH ROW EXECUTE FUNCTION patchcord.on_namespace_changed();
+CREATE TRIGGER on_namespace_deleted AFTER UPDATE OF deleted_at ON patchcord.namespaces FOR EACH ROW WHEN (((old.deleted_at IS NULL) AND (new.deleted_at IS NOT NULL))) EXECUTE FUNCTION patchcord.on_namespace_deleted();
 CREATE TRIGGER on_namespace_named AFTER INSERT ON patchcord.namespaces FOR EACH ROW EXECUTE FUNCTION patchcord.on_namespace_named();
 CREATE TRIGGER on_namespace_renamed AFTER UPDATE OF name ON patchcord.namespaces FOR EACH ROW WHEN ((old.name IS DISTINCT FROM new.name)) EXECUTE FUNCTION patchcord.on_namespace_named();
 grant select on patchcord.namespaces to patchcord_agent;
+grant select, update (name, paused_at, deleted_at) on patchcord.namespaces to patchcord_person;
 comment on table patchcord.namespaces is 'A tenant: agents see agents and messages of their own namespace only.';
+comment on column patchcord.namespaces.paused_at is 'Since when its agents send nothing and are not woken; null: they are.';
+comment on column patchcord.namespaces.deleted_at is 'From then on nobody enters it. Its rows go in batches (migration `retention`), and last of all its name.';
 
 create table patchcord.pairs (
   low_uuid uuid not null,
@@ -302,10 +431,45 @@ create table patchcord.pairs (
 );
 alter table patchcord.pairs enable row level security;
 alter table patchcord.pairs force row level security;
+create index pairs_high ON patchcord.pairs USING btree (high_uuid);
 create policy owner_all on patchcord.pairs to postgres
   using (true)
   with check (true);
 comment on table patchcord.pairs is 'One row per pair of agents: the lock that lets exactly one of two crossing messages pass the gate, and the turns of the loop budget.';
+
+create table patchcord.people (
+  id uuid default patchcord.uuid_v7() not null,
+  name text not null,
+  email text,
+  subject text,
+  is_operator boolean default false not null,
+  created_at timestamp with time zone default clock_timestamp() not null,
+  constraint people_pkey PRIMARY KEY (id),
+  constraint people_subject_key UNIQUE (subject),
+  constraint people_email_check CHECK (char_length(email) >= 3 AND char_length(email) <= 320),
+  constraint people_name_check CHECK (char_length(name) >= 1 AND char_length(name) <= 60),
+  constraint people_subject_check CHECK (char_length(subject) >= 1 AND char_length(subject) <= 255)
+);
+alter table patchcord.people enable row level security;
+alter table patchcord.people force row level security;
+create policy member_reads_members on patchcord.people for select to patchcord_person
+  using ((EXISTS ( SELECT
+   FROM patchcord.members m
+  WHERE m.person_uuid = people.id AND m.namespace_uuid = (( SELECT patchcord.claim_namespace() AS claim_namespace)))));
+create policy owner_all on patchcord.people to postgres
+  using (true)
+  with check (true);
+create policy person_reads_self on patchcord.people for select to patchcord_person
+  using (id = (( SELECT patchcord.claim_person() AS claim_person)));
+create policy person_renames_self on patchcord.people for update to patchcord_person
+  using (id = (( SELECT patchcord.claim_person() AS claim_person)))
+  with check (id = (( SELECT patchcord.claim_person() AS claim_person)));
+CREATE TRIGGER on_person_created AFTER INSERT ON patchcord.people FOR EACH ROW EXECUTE FUNCTION patchcord.on_person_changed();
+CREATE TRIGGER on_person_renamed AFTER UPDATE OF name ON patchcord.people FOR EACH ROW WHEN ((old.name IS DISTINCT FROM new.name)) EXECUTE FUNCTION patchcord.on_person_changed();
+grant select (id, name, email, created_at), update (name) on patchcord.people to patchcord_person;
+comment on table patchcord.people is 'Who uses the dashboard. Names need not differ: what a person may do hangs on the id.';
+comment on column patchcord.people.subject is 'The `sub` of Supabase Auth, for whoever signs in there.';
+comment on column patchcord.people.is_operator is 'Came by the operator''s own login link: owns every namespace that has no other owner.';
 
 create table patchcord.presence (
   agent_uuid uuid not null,
@@ -329,10 +493,13 @@ create policy agent_reports_own on patchcord.presence for insert to patchcord_ag
 create policy agent_updates_own on patchcord.presence for update to patchcord_agent
   using (agent_uuid = (( SELECT patchcord.claim_agent() AS claim_agent)))
   with check (agent_uuid = (( SELECT patchcord.claim_agent() AS claim_agent)) AND namespace_uuid = (( SELECT patchcord.claim_namespace() AS claim_namespace)));
+create policy member_reads on patchcord.presence for select to patchcord_person
+  using (namespace_uuid = (( SELECT patchcord.claim_namespace() AS claim_namespace)));
 create policy owner_all on patchcord.presence to postgres
   using (true)
   with check (true);
 grant insert, select, update on patchcord.presence to patchcord_agent;
+grant select on patchcord.presence to patchcord_person;
 comment on table patchcord.presence is 'What an agent''s session last said of itself, by its hooks.';
 
 create table patchcord.security_log (
@@ -340,20 +507,64 @@ create table patchcord.security_log (
   logged_at timestamp with time zone default clock_timestamp() not null,
   event text not null,
   namespace text,
+  namespace_uuid uuid,
   agent text,
   token_uuid uuid,
   detail text,
   by_role text default SESSION_USER not null,
+  by_person_uuid uuid default (patchcord.claim('person'::text))::uuid,
+  by_name text default COALESCE(patchcord.claim('person_name'::text),
+CASE
+    WHEN (SESSION_USER <> 'patchcord_api'::name) THEN 'operator'::text
+    ELSE NULL::text
+END),
   constraint security_log_pkey PRIMARY KEY (id),
-  constraint security_log_event_check CHECK (event = ANY (ARRAY['token_created'::text, 'token_rotated'::text, 'token_revoked'::text, 'token_restored'::text, 'token_deleted'::text, 'token_banned'::text, 'agent_created'::text, 'agent_renamed'::text, 'agent_deleted'::text, 'namespace_created'::text, 'namespace_renamed'::text, 'namespace_deleted'::text]))
+  constraint security_log_event_check CHECK (event = ANY (ARRAY['token_created'::text, 'token_rotated'::text, 'token_revoked'::text, 'token_restored'::text, 'token_deleted'::text, 'token_banned'::text, 'agent_created'::text, 'agent_renamed'::text, 'agent_deleted'::text, 'agent_restored'::text, 'namespace_created'::text, 'namespace_renamed'::text, 'namespace_paused'::text, 'namespace_resumed'::text, 'namespace_deleted'::text, 'namespace_restored'::text, 'namespace_purged'::text, 'member_added'::text, 'member_role_changed'::text, 'member_removed'::text, 'invite_created'::text, 'invite_used'::text, 'invite_revoked'::text, 'person_created'::text, 'person_renamed'::text, 'login_link_created'::text, 'signed_in'::text]))
 );
 alter table patchcord.security_log enable row level security;
 alter table patchcord.security_log force row level security;
 create index security_log_logged ON patchcord.security_log USING btree (logged_at);
+create index security_log_namespace ON patchcord.security_log USING btree (namespace_uuid, id DESC) WHERE (namespace_uuid IS NOT NULL);
+create policy member_reads on patchcord.security_log for select to patchcord_person
+  using (namespace_uuid = (( SELECT patchcord.claim_namespace() AS claim_namespace)));
 create policy owner_all on patchcord.security_log to postgres
   using (true)
   with check (true);
+grant select on patchcord.security_log to patchcord_person;
 comment on table patchcord.security_log is 'Who may enter, and what changed about it, by whatever path it changed. Names are as of then; nothing in it is secret.';
+comment on column patchcord.security_log.namespace_uuid is 'Members of this namespace read it. No foreign key: it outlives what it is about.';
+comment on column patchcord.security_log.by_name is 'The person, by the name of then; operator: the operator''s command line; null: an agent, or the server itself.';
+
+create table patchcord.sessions (
+  id uuid default patchcord.uuid_v7() not null,
+  hash bytea not null,
+  person_uuid uuid not null,
+  created_at timestamp with time zone default clock_timestamp() not null,
+  last_seen_at timestamp with time zone default clock_timestamp() not null,
+  expires_at timestamp with time zone default (clock_timestamp() + '30 days'::interval) not null,
+  ended_at timestamp with time zone,
+  client text not null,
+  constraint sessions_pkey PRIMARY KEY (id),
+  constraint sessions_hash_key UNIQUE (hash),
+  constraint sessions_person_uuid_fkey FOREIGN KEY (person_uuid) REFERENCES patchcord.people(id) ON DELETE CASCADE,
+  constraint sessions_client_check CHECK (char_length(client) >= 1 AND char_length(client) <= 80),
+  constraint sessions_hash_check CHECK (octet_length(hash) = 32)
+);
+alter table patchcord.sessions enable row level security;
+alter table patchcord.sessions force row level security;
+create index sessions_expires ON patchcord.sessions USING btree (expires_at);
+create index sessions_person ON patchcord.sessions USING btree (person_uuid);
+create policy owner_all on patchcord.sessions to postgres
+  using (true)
+  with check (true);
+create policy person_ends_own on patchcord.sessions for update to patchcord_person
+  using (person_uuid = (( SELECT patchcord.claim_person() AS claim_person)) AND ended_at IS NULL)
+  with check (person_uuid = (( SELECT patchcord.claim_person() AS claim_person)));
+create policy person_own on patchcord.sessions for select to patchcord_person
+  using (person_uuid = (( SELECT patchcord.claim_person() AS claim_person)));
+grant select (id, person_uuid, created_at, last_seen_at, expires_at, ended_at, client), update (ended_at) on patchcord.sessions to patchcord_person;
+comment on table patchcord.sessions is 'Signed-in browsers: 30 days, or 7 without a visit.';
+comment on column patchcord.sessions.last_seen_at is 'To the minute.';
 
 create table patchcord.settings (
   is_only boolean default true not null,
@@ -386,6 +597,7 @@ create table patchcord.threads (
 );
 alter table patchcord.threads enable row level security;
 alter table patchcord.threads force row level security;
+create index threads_resolved_by ON patchcord.threads USING btree (resolved_by_uuid) WHERE (resolved_by_uuid IS NOT NULL);
 create policy agent_reads_own on patchcord.threads for select to patchcord_agent
   using (namespace_uuid = (( SELECT patchcord.claim_namespace() AS claim_namespace)) AND ((( SELECT patchcord.claim_agent() AS claim_agent)) = ANY (participants)));
 create policy agent_resolves_own on patchcord.threads for update to patchcord_agent
@@ -393,10 +605,13 @@ create policy agent_resolves_own on patchcord.threads for update to patchcord_ag
   with check (((( SELECT patchcord.claim_agent() AS claim_agent)) = ANY (participants)) AND (resolved_by_uuid IS NULL OR resolved_by_uuid = (( SELECT patchcord.claim_agent() AS claim_agent))));
 create policy agent_starts on patchcord.threads for insert to patchcord_agent
   with check (namespace_uuid = (( SELECT patchcord.claim_namespace() AS claim_namespace)) AND ((( SELECT patchcord.claim_agent() AS claim_agent)) = ANY (participants)) AND resolved_at IS NULL AND participants_key = md5(array_to_string(participants, ','::text)));
+create policy member_reads on patchcord.threads for select to patchcord_person
+  using (namespace_uuid = (( SELECT patchcord.claim_namespace() AS claim_namespace)));
 create policy owner_all on patchcord.threads to postgres
   using (true)
   with check (true);
 grant insert, select, update (resolved_at, resolved_by_uuid) on patchcord.threads to patchcord_agent;
+grant select on patchcord.threads to patchcord_person;
 comment on table patchcord.threads is 'A slug belongs to the set of its participants: the same slug among other agents is another thread.';
 
 create table patchcord.tokens (
@@ -426,11 +641,21 @@ alter table patchcord.tokens enable row level security;
 alter table patchcord.tokens force row level security;
 create index tokens_agent ON patchcord.tokens USING btree (agent_uuid);
 create index tokens_expiring ON patchcord.tokens USING btree (expires_at) WHERE (expires_at IS NOT NULL);
+create index tokens_namespace ON patchcord.tokens USING btree (namespace_uuid, created_at DESC, id DESC);
 create index tokens_revoked ON patchcord.tokens USING btree (revoked_at) WHERE (revoked_at IS NOT NULL);
+create index tokens_rotated ON patchcord.tokens USING btree (rotated_from) WHERE (rotated_from IS NOT NULL);
+create policy admin_adds on patchcord.tokens for insert to patchcord_person
+  with check (namespace_uuid = (( SELECT patchcord.claim_namespace() AS claim_namespace)) AND ( SELECT patchcord.claim_is_admin() AS claim_is_admin));
+create policy admin_ends on patchcord.tokens for update to patchcord_person
+  using (namespace_uuid = (( SELECT patchcord.claim_namespace() AS claim_namespace)) AND ( SELECT patchcord.claim_is_admin() AS claim_is_admin) AND revoked_at IS NULL)
+  with check (namespace_uuid = (( SELECT patchcord.claim_namespace() AS claim_namespace)));
+create policy member_reads on patchcord.tokens for select to patchcord_person
+  using (namespace_uuid = (( SELECT patchcord.claim_namespace() AS claim_namespace)));
 create policy owner_all on patchcord.tokens to postgres
   using (true)
   with check (true);
 CREATE TRIGGER on_token_changed AFTER INSERT OR DELETE OR UPDATE OF revoked_at ON patchcord.tokens FOR EACH ROW EXECUTE FUNCTION patchcord.on_token_changed();
+grant insert (id, namespace_uuid, agent_uuid, hash, label, expires_at, rotated_from), select (id, namespace_uuid, agent_uuid, label, created_at, expires_at, revoked_at, last_used_at, banned_until, rotated_from), update (expires_at, revoked_at) on patchcord.tokens to patchcord_person;
 comment on table patchcord.tokens is 'API tokens, one agent each; only the SHA-256 is kept. bucket is the send rate of the token, null while untouched.';
 comment on column patchcord.tokens.refusals is 'Calls refused for the rate since the last that passed.';
 comment on column patchcord.tokens.refused_count is 'Calls refused for the rate within the minute since refused_since.';
@@ -449,6 +674,34 @@ $function$
 ;
 comment on function patchcord.about_tokens(text) is 'How many tokens a model needs for a text, by its script and rather too many.';
 grant execute on function patchcord.about_tokens(text) to patchcord_agent;
+
+create or replace FUNCTION patchcord.accept_invite(p_code text)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+begin
+  return patchcord.use_invite(p_code, patchcord.claim_person());
+end
+$function$
+;
+comment on function patchcord.accept_invite(text) is 'use_invite for the person who is signed in.';
+grant execute on function patchcord.accept_invite(text) to patchcord_person;
+
+create or replace FUNCTION patchcord.adopt_namespaces(p_person uuid)
+ RETURNS void
+ LANGUAGE sql
+AS $function$
+  insert into patchcord.members (namespace_uuid, person_uuid, role)
+  select n.id, p.id, 'owner' from patchcord.namespaces n join patchcord.people p on p.id = p_person and p.is_operator
+  where n.deleted_at is null
+    and not exists (select from patchcord.members m where m.namespace_uuid = n.id and m.role = 'owner')
+  order by n.id
+  on conflict (namespace_uuid, person_uuid) do update set role = 'owner'
+$function$
+;
+comment on function patchcord.adopt_namespaces(uuid) is 'Makes the operator the owner of what has none: namespaces that were made on the command line.';
 
 create or replace FUNCTION patchcord.agents_near()
  RETURNS jsonb
@@ -488,6 +741,40 @@ $function$
 ;
 comment on function patchcord.assume(patchcord.entrance) is 'Puts the rest of the transaction under RLS as this agent. Invoker, since a definer may not set a role.';
 grant execute on function patchcord.assume(patchcord.entrance) to patchcord_api;
+
+create or replace FUNCTION patchcord.assume_person(p_who jsonb)
+ RETURNS void
+ LANGUAGE plpgsql
+AS $function$
+begin
+  perform set_config('request.jwt.claims', jsonb_strip_nulls(jsonb_build_object(
+    'person', p_who -> 'person_id', 'session', p_who -> 'session_id', 'person_name', p_who -> 'name',
+    'ns', p_who -> 'namespace_id', 'member_role', p_who -> 'role'))::text, true);
+  perform set_config('role', 'patchcord_person', true);
+end
+$function$
+;
+comment on function patchcord.assume_person(jsonb) is 'Puts the rest of the transaction under RLS as this person, or as this member of a namespace.';
+grant execute on function patchcord.assume_person(jsonb) to patchcord_api;
+
+create or replace FUNCTION patchcord.begin_session(p_person uuid, p_session text, p_client text, p_old_session text)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+AS $function$
+declare
+  v_name text := (select p.name from patchcord.people p where p.id = p_person);
+begin
+  perform set_config('request.jwt.claims', json_build_object('person', p_person, 'person_name', v_name)::text, true);
+  -- Whatever session the browser had before, whoever gave it to it, ends here.
+  update patchcord.sessions s set ended_at = clock_timestamp()
+  where s.hash = decode(p_old_session, 'hex') and s.ended_at is null;
+  insert into patchcord.sessions (hash, person_uuid, client) values (decode(p_session, 'hex'), p_person, p_client);
+  insert into patchcord.security_log (event, detail) values ('signed_in', v_name || ' with ' || p_client);
+  return jsonb_build_object('outcome', 'ok', 'person', v_name);
+end
+$function$
+;
+comment on function patchcord.begin_session(uuid,text,text,text) is 'Signs a person in: a new session, never one that the browser brought.';
 
 create or replace FUNCTION patchcord.broadcast_wake(m patchcord.agent_messages)
  RETURNS void
@@ -561,6 +848,7 @@ $function$
 ;
 comment on function patchcord.claim(text) is 'One claim of the current request, null when there is none.';
 grant execute on function patchcord.claim(text) to patchcord_agent;
+grant execute on function patchcord.claim(text) to patchcord_person;
 grant execute on function patchcord.claim(text) to patchcord_ticket;
 
 create or replace FUNCTION patchcord.claim_agent()
@@ -575,6 +863,17 @@ comment on function patchcord.claim_agent() is NULL;
 grant execute on function patchcord.claim_agent() to patchcord_agent;
 grant execute on function patchcord.claim_agent() to patchcord_ticket;
 
+create or replace FUNCTION patchcord.claim_is_admin()
+ RETURNS boolean
+ LANGUAGE sql
+ STABLE PARALLEL SAFE
+AS $function$
+  select coalesce(patchcord.claim('member_role') in ('owner', 'admin'), false)
+$function$
+;
+comment on function patchcord.claim_is_admin() is NULL;
+grant execute on function patchcord.claim_is_admin() to patchcord_person;
+
 create or replace FUNCTION patchcord.claim_is_live()
  RETURNS boolean
  LANGUAGE sql
@@ -586,6 +885,17 @@ $function$
 comment on function patchcord.claim_is_live() is 'Whether the exp of a ticket lies ahead; tickets without one are dead.';
 grant execute on function patchcord.claim_is_live() to patchcord_ticket;
 
+create or replace FUNCTION patchcord.claim_is_owner()
+ RETURNS boolean
+ LANGUAGE sql
+ STABLE PARALLEL SAFE
+AS $function$
+  select coalesce(patchcord.claim('member_role') = 'owner', false)
+$function$
+;
+comment on function patchcord.claim_is_owner() is NULL;
+grant execute on function patchcord.claim_is_owner() to patchcord_person;
+
 create or replace FUNCTION patchcord.claim_namespace()
  RETURNS uuid
  LANGUAGE sql
@@ -596,7 +906,19 @@ $function$
 ;
 comment on function patchcord.claim_namespace() is NULL;
 grant execute on function patchcord.claim_namespace() to patchcord_agent;
+grant execute on function patchcord.claim_namespace() to patchcord_person;
 grant execute on function patchcord.claim_namespace() to patchcord_ticket;
+
+create or replace FUNCTION patchcord.claim_person()
+ RETURNS uuid
+ LANGUAGE sql
+ STABLE PARALLEL SAFE
+AS $function$
+  select patchcord.claim('person')::uuid
+$function$
+;
+comment on function patchcord.claim_person() is NULL;
+grant execute on function patchcord.claim_person() to patchcord_person;
 
 create or replace FUNCTION patchcord.count_inbox()
  RETURNS jsonb
@@ -803,6 +1125,40 @@ $function$
 comment on function patchcord.enter_agent(text) is 'Entry: first statement of a transaction that goes on as the agent. Check its outcome before the next statement.';
 grant execute on function patchcord.enter_agent(text) to patchcord_api;
 
+create or replace FUNCTION patchcord.enter_member(p_session text, p_namespace text)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+AS $function$
+declare
+  w jsonb := patchcord.resolve_member(p_session, p_namespace);
+begin
+  if w ->> 'outcome' = 'ok' then
+    perform patchcord.assume_person(w);
+  end if;
+  return w;
+end
+$function$
+;
+comment on function patchcord.enter_member(text,text) is 'Entry: as enter_person, as a member of this namespace. Its role is a claim, which the policies of writes ask for.';
+grant execute on function patchcord.enter_member(text,text) to patchcord_api;
+
+create or replace FUNCTION patchcord.enter_person(p_session text)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+AS $function$
+declare
+  w jsonb := patchcord.resolve_session(p_session);
+begin
+  if w ->> 'outcome' = 'ok' then
+    perform patchcord.assume_person(w);
+  end if;
+  return w;
+end
+$function$
+;
+comment on function patchcord.enter_person(text) is 'Entry: first statement of a transaction that goes on as the person of this session. Check its outcome before the next statement.';
+grant execute on function patchcord.enter_person(text) to patchcord_api;
+
 create or replace FUNCTION patchcord.expire_due()
  RETURNS void
  LANGUAGE plpgsql
@@ -958,6 +1314,45 @@ $function$
 comment on function patchcord.fetch_next(text,text,text,uuid[]) is 'Entry: fetches the one message that is next by urgency and age, of one sender or thread if named; an empty list when there is none. p_woken: messages whose wakes this wait has taken.';
 grant execute on function patchcord.fetch_next(text,text,text,uuid[]) to patchcord_api;
 
+create or replace FUNCTION patchcord.find_invite(p_code text)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ STABLE SECURITY DEFINER
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+begin
+  return (
+    select jsonb_build_object('namespace', n.name, 'role', i.role, 'invited_by', p.name, 'expires_at', i.expires_at)
+    from patchcord.invites i
+      join patchcord.namespaces n on n.id = i.namespace_uuid
+      join patchcord.people p on p.id = i.created_by
+    where i.hash = decode(p_code, 'hex') and i.used_at is null and i.revoked_at is null
+      and i.expires_at > clock_timestamp() and n.deleted_at is null
+  );
+end
+$function$
+;
+comment on function patchcord.find_invite(text) is 'Entry: what an invite opens; null for one that is unknown, used, revoked or expired, or whose namespace is gone.';
+grant execute on function patchcord.find_invite(text) to patchcord_api;
+
+create or replace FUNCTION patchcord.find_login_link(p_code text)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ STABLE SECURITY DEFINER
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+begin
+  return (
+    select jsonb_build_object('person', p.name, 'expires_at', l.expires_at)
+    from patchcord.login_links l join patchcord.people p on p.id = l.person_uuid
+    where l.hash = decode(p_code, 'hex') and l.used_at is null and l.expires_at > clock_timestamp()
+  );
+end
+$function$
+;
+comment on function patchcord.find_login_link(text) is 'Entry: whom a login link would sign in; null for one that is unknown, used or expired.';
+grant execute on function patchcord.find_login_link(text) to patchcord_api;
+
 create or replace FUNCTION patchcord.find_recipients(p_to text[], p_namespaces text[])
  RETURNS TABLE(address text, agent_uuid uuid)
  LANGUAGE sql
@@ -972,6 +1367,90 @@ $function$
 ;
 comment on function patchcord.find_recipients(text[],text[]) is 'The agent of each address; null for an unknown one and, just so, for one of another namespace.';
 grant execute on function patchcord.find_recipients(text[],text[]) to patchcord_agent;
+
+create or replace FUNCTION patchcord.found_namespace(p_name text, p_max integer)
+ RETURNS text
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+declare
+  v_me uuid := patchcord.claim_person();
+  v_id uuid;
+begin
+  -- One at a time of a person: as many at once as there are tabs would all see the last free place.
+  perform from patchcord.people p where p.id = v_me for no key update;
+  if (
+    select count(*) from patchcord.members m join patchcord.namespaces n on n.id = m.namespace_uuid
+    where m.person_uuid = v_me and m.role = 'owner' and n.deleted_at is null
+  ) >= p_max then
+    return 'too_many';
+  end if;
+  insert into patchcord.namespaces (name) values (p_name) on conflict (name) do nothing returning id into v_id;
+  if v_id is null then
+    return 'taken';
+  end if;
+  insert into patchcord.members (namespace_uuid, person_uuid, role) values (v_id, v_me, 'owner');
+  return 'ok';
+end
+$function$
+;
+comment on function patchcord.found_namespace(text,integer) is 'A new namespace that the caller owns. ok, taken, or too_many for whoever owns p_max already.';
+grant execute on function patchcord.found_namespace(text,integer) to patchcord_person;
+
+create or replace FUNCTION patchcord.free_agent_name(p_wanted text)
+ RETURNS text
+ LANGUAGE plpgsql
+ STABLE SECURITY DEFINER
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+begin
+  return patchcord.free_name(p_wanted, patchcord.claim_namespace());
+end
+$function$
+;
+comment on function patchcord.free_agent_name(text) is 'free_name for an agent of the namespace that the caller has entered.';
+grant execute on function patchcord.free_agent_name(text) to patchcord_person;
+
+create or replace FUNCTION patchcord.free_name(p_wanted text, p_namespace uuid)
+ RETURNS text
+ LANGUAGE plpgsql
+ STABLE
+AS $function$
+declare
+  v_base text := left(regexp_replace(p_wanted, '-[0-9]{1,2}$', ''), 37);
+begin
+  return (
+    select c.name from (select v_base || '-' || i as name, i from generate_series(2, 99) i) c
+    where patchcord.is_name(c.name)
+      and case when p_namespace is null
+        then not exists (select from patchcord.namespaces n where n.name = c.name)
+          and not exists (select from patchcord.former_names f where f.name = c.name and f.agent_uuid is null)
+        else not exists (select from patchcord.agents a where a.namespace_uuid = p_namespace and a.name = c.name)
+          and not exists (
+            select from patchcord.former_names f
+            where f.name = c.name and f.namespace_uuid = p_namespace and f.agent_uuid is not null)
+        end
+    order by c.i limit 1
+  );
+end
+$function$
+;
+comment on function patchcord.free_name(text,uuid) is 'A name like p_wanted that nobody has or had: of an agent in this namespace, or (null) of a namespace.';
+
+create or replace FUNCTION patchcord.free_namespace_name(p_wanted text)
+ RETURNS text
+ LANGUAGE plpgsql
+ STABLE SECURITY DEFINER
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+begin
+  return patchcord.free_name(p_wanted, null);
+end
+$function$
+;
+comment on function patchcord.free_namespace_name(text) is 'free_name for a namespace.';
+grant execute on function patchcord.free_namespace_name(text) to patchcord_person;
 
 create or replace FUNCTION patchcord.full_inboxes(p_agents uuid[], p_max integer)
  RETURNS text[]
@@ -1008,6 +1487,7 @@ $function$
 ;
 comment on function patchcord.is_name(text) is NULL;
 grant execute on function patchcord.is_name(text) to patchcord_agent;
+grant execute on function patchcord.is_name(text) to patchcord_person;
 
 create or replace FUNCTION patchcord.is_pair_fresh(p_pair patchcord.pairs, p_window interval)
  RETURNS boolean
@@ -1024,6 +1504,33 @@ end
 $function$
 ;
 comment on function patchcord.is_pair_fresh(patchcord.pairs,interval) is 'Whether a pair''s turns start again from 0: its window is over, or a person has typed on either side since it began.';
+
+create or replace FUNCTION patchcord.join_by_invite(p_code text, p_name text, p_session text, p_client text, p_old_session text)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+declare
+  v_person uuid;
+  v_answer jsonb;
+begin
+  if patchcord.find_invite(p_code) is null then
+    return jsonb_build_object('outcome', 'not_found');
+  end if;
+  insert into patchcord.people (name) values (p_name) returning id into v_person;
+  v_answer := patchcord.begin_session(v_person, p_session, p_client, p_old_session);
+  v_answer := v_answer || patchcord.use_invite(p_code, v_person);
+  if v_answer ->> 'outcome' <> 'ok' then
+    -- Somebody else was faster: whoever has just been made is unmade.
+    raise exception using errcode = 'PC404', message = 'The invite was used meanwhile.';
+  end if;
+  return v_answer;
+end
+$function$
+;
+comment on function patchcord.join_by_invite(text,text,text,text,text) is 'Entry: a new person by an invite, signed in. Outcome ok, or not_found for an invite that opens nothing.';
+grant execute on function patchcord.join_by_invite(text,text,text,text,text) to patchcord_api;
 
 create or replace FUNCTION patchcord.list_names(p_names text[])
  RETURNS text
@@ -1065,12 +1572,23 @@ $function$
 comment on function patchcord.lock_pairs(uuid[]) is 'Locks the caller''s pair with each of p_others until commit: of two messages that cross, one waits and meets the gate.';
 grant execute on function patchcord.lock_pairs(uuid[]) to patchcord_agent;
 
+create or replace FUNCTION patchcord.log_agent(p_event text, p_agent patchcord.agents, p_detail text)
+ RETURNS void
+ LANGUAGE sql
+AS $function$
+  insert into patchcord.security_log (event, namespace, namespace_uuid, agent, detail)
+  select p_event, n.name, p_agent.namespace_uuid, p_agent.name, p_detail
+  from (select) x left join patchcord.namespaces n on n.id = p_agent.namespace_uuid
+$function$
+;
+comment on function patchcord.log_agent(text,patchcord.agents,text) is NULL;
+
 create or replace FUNCTION patchcord.log_token(p_event text, p_token uuid, p_detail text)
  RETURNS void
  LANGUAGE sql
 AS $function$
-  insert into patchcord.security_log (event, namespace, agent, token_uuid, detail)
-  select p_event, n.name, a.name, t.id, p_detail
+  insert into patchcord.security_log (event, namespace, namespace_uuid, agent, token_uuid, detail)
+  select p_event, n.name, t.namespace_uuid, a.name, t.id, p_detail
   from patchcord.tokens t
     left join patchcord.agents a on a.id = t.agent_uuid
     left join patchcord.namespaces n on n.id = t.namespace_uuid
@@ -1112,6 +1630,49 @@ $function$
 comment on function patchcord.move_deliveries(uuid[],text[],text) is 'Moves the caller''s own deliveries that are in one of p_from to p_state; the ids that moved.';
 grant execute on function patchcord.move_deliveries(uuid[],text[],text) to patchcord_agent;
 
+create or replace FUNCTION patchcord.my_namespaces()
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ STABLE SECURITY DEFINER
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+declare
+  v_now timestamptz := clock_timestamp();
+begin
+  return coalesce((
+    select jsonb_agg(jsonb_build_object(
+      'name', n.name, 'role', m.role, 'paused_at', n.paused_at, 'created_at', n.created_at,
+      'agents', c.agents, 'wakeable', c.wakeable, 'waiting', c.waiting
+    ) order by n.name)
+    from patchcord.members m
+      join patchcord.namespaces n on n.id = m.namespace_uuid and n.deleted_at is null
+      cross join lateral (
+        select count(*) as agents, count(*) filter (where r.is_wakeable) as wakeable,
+          coalesce(sum(w.waiting) filter (where not r.is_wakeable), 0) as waiting
+        from patchcord.agents a
+          cross join lateral (
+            -- As in reach_of.
+            select exists (
+              select from patchcord.leases x join patchcord.tokens t on t.id = x.token_uuid
+              where x.agent_uuid = a.id and x.expires_at > v_now and t.revoked_at is null
+                and coalesce(t.expires_at > v_now, true) and coalesce(x.renewed_at > a.renamed_at, true)
+            ) as is_wakeable
+          ) r
+          cross join lateral (
+            select count(*) as waiting from patchcord.deliveries d
+            where d.to_agent_uuid = a.id and d.state = 'new' and d.wake_at < v_now - interval '2 minutes'
+              and coalesce(d.expires_at > v_now, true)
+          ) w
+        where a.namespace_uuid = n.id and a.deleted_at is null
+      ) c
+    where m.person_uuid = patchcord.claim_person()
+  ), '[]');
+end
+$function$
+;
+comment on function patchcord.my_namespaces() is 'The caller''s namespaces with how many agents each has, how many are wakeable, and how many messages wait for longer than two minutes for one that is not.';
+grant execute on function patchcord.my_namespaces() to patchcord_person;
+
 create or replace FUNCTION patchcord.note_refusal(p_hash text, p_limits jsonb)
  RETURNS jsonb
  LANGUAGE plpgsql
@@ -1139,27 +1700,30 @@ create or replace FUNCTION patchcord.on_agent_changed()
  SET search_path TO 'pg_catalog', 'pg_temp'
 AS $function$
 declare
-  v_namespace text := (
-    select n.name from patchcord.namespaces n where n.id = case when tg_op = 'DELETE' then old.namespace_uuid else new.namespace_uuid end);
+  v_gone boolean := exists (
+    select from patchcord.namespaces n
+    where n.id = case when tg_op = 'DELETE' then old.namespace_uuid else new.namespace_uuid end and n.deleted_at is not null);
 begin
   if tg_op = 'INSERT' then
-    insert into patchcord.security_log (event, namespace, agent) values ('agent_created', v_namespace, new.name);
+    perform patchcord.log_agent('agent_created', new, null);
+  elsif v_gone then
+    -- Its namespace's own event says that all of it went.
+    return null;
   elsif tg_op = 'DELETE' then
-    insert into patchcord.security_log (event, namespace, agent) values ('agent_deleted', v_namespace, old.name);
+    perform patchcord.log_agent('agent_deleted', old, null);
   else
     if new.name <> old.name then
-      insert into patchcord.security_log (event, namespace, agent, detail)
-      values ('agent_renamed', v_namespace, new.name, 'was ' || old.name);
+      perform patchcord.log_agent('agent_renamed', new, 'was ' || old.name);
     end if;
-    if new.deleted_at is not null and old.deleted_at is null then
-      insert into patchcord.security_log (event, namespace, agent) values ('agent_deleted', v_namespace, new.name);
+    if (new.deleted_at is null) <> (old.deleted_at is null) then
+      perform patchcord.log_agent(case when new.deleted_at is null then 'agent_restored' else 'agent_deleted' end, new, null);
     end if;
   end if;
   return null;
 end
 $function$
 ;
-comment on function patchcord.on_agent_changed() is 'Notes agents that are made, renamed and deleted.';
+comment on function patchcord.on_agent_changed() is 'Notes agents that are made, renamed, deleted and restored.';
 
 create or replace FUNCTION patchcord.on_agent_named()
  RETURNS trigger
@@ -1171,6 +1735,12 @@ begin
   if tg_op = 'UPDATE' then
     insert into patchcord.former_names (name, namespace_uuid, agent_uuid) values (old.name, old.namespace_uuid, old.id)
     on conflict do nothing;
+  else
+    -- Whoever deletes the namespace meanwhile is waited for, or waits: no agent is left alive in it.
+    perform from patchcord.namespaces n where n.id = new.namespace_uuid and n.deleted_at is null for share;
+    if not found then
+      raise exception using errcode = 'PC404', message = 'The namespace of this agent was deleted.';
+    end if;
   end if;
   if exists (
     select from patchcord.former_names f
@@ -1188,6 +1758,78 @@ end
 $function$
 ;
 comment on function patchcord.on_agent_named() is 'Notes the name that an agent gives up, and refuses one under which messages of another agent are kept.';
+
+create or replace FUNCTION patchcord.on_invite_changed()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+begin
+  insert into patchcord.security_log (event, namespace, namespace_uuid, detail)
+  select case when tg_op = 'INSERT' then 'invite_created' when new.used_at is not null then 'invite_used' else 'invite_revoked' end,
+    n.name, n.id, 'as ' || new.role
+  from patchcord.namespaces n where n.id = new.namespace_uuid;
+  return null;
+end
+$function$
+;
+comment on function patchcord.on_invite_changed() is 'Notes invites that are made, used and revoked.';
+
+create or replace FUNCTION patchcord.on_login_link_created()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+begin
+  insert into patchcord.security_log (event, detail)
+  select 'login_link_created', 'for ' || p.name from patchcord.people p where p.id = new.person_uuid;
+  return null;
+end
+$function$
+;
+comment on function patchcord.on_login_link_created() is 'Notes login links that are made.';
+
+create or replace FUNCTION patchcord.on_member_changed()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+declare
+  v_member patchcord.members := case when tg_op = 'DELETE' then old else new end;
+  v_namespace text;
+  v_name text := (select p.name from patchcord.people p where p.id = v_member.person_uuid);
+begin
+  -- Owners who leave at once go one after the other here, and each counts who is left.
+  select n.name from patchcord.namespaces n where n.id = v_member.namespace_uuid and n.deleted_at is null
+  for no key update into v_namespace;
+  if not found then
+    return null;
+  end if;
+  if tg_op <> 'INSERT' and old.role = 'owner' then
+    if not exists (
+      select from patchcord.members m where m.namespace_uuid = v_member.namespace_uuid and m.role = 'owner'
+    ) then
+      raise exception using errcode = 'PC409', message = format('%s is the last owner of %s.', v_name, v_namespace),
+        hint = 'Make somebody else an owner first, or delete the namespace.';
+    end if;
+    update patchcord.invites i set revoked_at = clock_timestamp()
+    where i.namespace_uuid = v_member.namespace_uuid and i.created_by = v_member.person_uuid
+      and i.used_at is null and i.revoked_at is null;
+  end if;
+  insert into patchcord.security_log (event, namespace, namespace_uuid, detail)
+  values (
+    case tg_op when 'INSERT' then 'member_added' when 'DELETE' then 'member_removed' else 'member_role_changed' end,
+    v_namespace, v_member.namespace_uuid,
+    v_name || case tg_op when 'INSERT' then ' as ' || new.role when 'DELETE' then ', was ' || old.role
+      else format(' is %s, was %s', new.role, old.role) end);
+  return null;
+end
+$function$
+;
+comment on function patchcord.on_member_changed() is 'Notes who comes, goes and gets another role; refuses (PC409) what would leave a namespace without an owner.';
 
 create or replace FUNCTION patchcord.on_message()
  RETURNS trigger
@@ -1212,18 +1854,42 @@ create or replace FUNCTION patchcord.on_namespace_changed()
  SET search_path TO 'pg_catalog', 'pg_temp'
 AS $function$
 begin
-  if tg_op = 'INSERT' then
-    insert into patchcord.security_log (event, namespace) values ('namespace_created', new.name);
-  elsif tg_op = 'DELETE' then
-    insert into patchcord.security_log (event, namespace) values ('namespace_deleted', old.name);
-  elsif new.name <> old.name then
-    insert into patchcord.security_log (event, namespace, detail) values ('namespace_renamed', new.name, 'was ' || old.name);
+  if tg_op = 'DELETE' then
+    insert into patchcord.security_log (event, namespace, namespace_uuid)
+    values (case when old.deleted_at is null then 'namespace_deleted' else 'namespace_purged' end, old.name, old.id);
+    return null;
   end if;
+  insert into patchcord.security_log (event, namespace, namespace_uuid, detail)
+  select e.event, new.name, new.id, e.detail
+  from (values
+    (1, tg_op = 'INSERT', 'namespace_created', null),
+    (2, tg_op = 'UPDATE' and new.name <> old.name, 'namespace_renamed', 'was ' || old.name),
+    (3, tg_op = 'UPDATE' and old.paused_at is null and new.paused_at is not null, 'namespace_paused', null),
+    (4, tg_op = 'UPDATE' and old.paused_at is not null and new.paused_at is null, 'namespace_resumed', null),
+    (5, tg_op = 'UPDATE' and old.deleted_at is null and new.deleted_at is not null, 'namespace_deleted', null),
+    (6, tg_op = 'UPDATE' and old.deleted_at is not null and new.deleted_at is null, 'namespace_restored', null)
+  ) as e (place, happened, event, detail)
+  where e.happened
+  order by e.place;
   return null;
 end
 $function$
 ;
-comment on function patchcord.on_namespace_changed() is 'Notes namespaces that are made, renamed and deleted.';
+comment on function patchcord.on_namespace_changed() is 'Notes namespaces that are made, renamed, paused, resumed, deleted and purged.';
+
+create or replace FUNCTION patchcord.on_namespace_deleted()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+begin
+  update patchcord.agents set deleted_at = new.deleted_at where namespace_uuid = new.id and deleted_at is null;
+  return null;
+end
+$function$
+;
+comment on function patchcord.on_namespace_deleted() is 'Its agents go with it: their tokens, sockets and waits end.';
 
 create or replace FUNCTION patchcord.on_namespace_named()
  RETURNS trigger
@@ -1252,6 +1918,27 @@ $function$
 ;
 comment on function patchcord.on_namespace_named() is 'As on_agent_named, for a namespace.';
 
+create or replace FUNCTION patchcord.on_person_changed()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+begin
+  if tg_op = 'INSERT' then
+    insert into patchcord.security_log (event, detail) values ('person_created', new.name);
+  else
+    insert into patchcord.security_log (event, namespace, namespace_uuid, detail)
+    select 'person_renamed', n.name, n.id, new.name || ', was ' || old.name
+    from patchcord.members m join patchcord.namespaces n on n.id = m.namespace_uuid
+    where m.person_uuid = new.id and n.deleted_at is null;
+  end if;
+  return null;
+end
+$function$
+;
+comment on function patchcord.on_person_changed() is 'Notes people who are made, and renamed: in each of their namespaces.';
+
 create or replace FUNCTION patchcord.on_rename()
  RETURNS trigger
  LANGUAGE plpgsql
@@ -1273,7 +1960,10 @@ create or replace FUNCTION patchcord.on_token_changed()
 AS $function$
 begin
   if tg_op = 'DELETE' then
-    insert into patchcord.security_log (event, token_uuid, detail) values ('token_deleted', old.id, old.label);
+    -- Of a deleted namespace everything goes: its own event says so.
+    insert into patchcord.security_log (event, namespace_uuid, token_uuid, detail)
+    select 'token_deleted', old.namespace_uuid, old.id, old.label
+    where not exists (select from patchcord.namespaces n where n.id = old.namespace_uuid and n.deleted_at is not null);
   elsif tg_op = 'INSERT' then
     perform patchcord.log_token(case when new.rotated_from is null then 'token_created' else 'token_rotated' end, new.id,
       new.label || coalesce(' in place of ' || new.rotated_from, ''));
@@ -1420,6 +2110,8 @@ begin
   get diagnostics v_count = row_count;
   v_counts := v_counts || jsonb_build_object('events', v_count);
 
+  v_counts := v_counts || patchcord.purge_people(p_max);
+
   -- Every thread is looked at, so only in the last of many batches.
   if v_rows < p_max then
     v_threads := array(
@@ -1439,8 +2131,143 @@ begin
 end
 $function$
 ;
-comment on function patchcord.purge(integer,integer) is 'Entry: deletes p_max of each of: deliveries settled p_days ago, with their messages, where every recipient''s are, keys older than 24 hours, expired leases, events of a year ago, threads without messages. How many of each; never what is new, open or deferred.';
+comment on function patchcord.purge(integer,integer) is 'Entry: deletes p_max of each of: deliveries settled p_days ago, with their messages, where every recipient''s are, keys older than 24 hours, expired leases, events of a year ago, sessions, login links and invites that ended a month ago, threads without messages. How many of each; never what is new, open or deferred.';
 grant execute on function patchcord.purge(integer,integer) to patchcord_api;
+
+create or replace FUNCTION patchcord.purge_deleted(p_max integer)
+ RETURNS integer
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+declare
+  v_namespace uuid;
+  v_agents uuid[];
+  v_count integer;
+begin
+  -- One instance at a time has a namespace; whoever enters one that lives never waits for this.
+  select n.id from patchcord.namespaces n where n.deleted_at is not null
+  order by n.deleted_at limit 1 for update skip locked into v_namespace;
+  if v_namespace is null then
+    return 0;
+  end if;
+  v_agents := array(select a.id from patchcord.agents a where a.namespace_uuid = v_namespace);
+  -- From the leaves to the root, so that no row takes an unbounded number of others with it.
+  delete from patchcord.agent_messages m using (
+    select o.id, o.to_agent_uuid from patchcord.agent_messages o where o.to_agent_uuid = any (v_agents)
+    limit p_max for update skip locked
+  ) old
+  where m.id = old.id and m.to_agent_uuid = old.to_agent_uuid;
+  get diagnostics v_count = row_count;
+  if v_count > 0 then
+    return v_count;
+  end if;
+  delete from patchcord.message_bodies b where b.id in (
+    select o.id from patchcord.message_bodies o where o.from_agent_uuid = any (v_agents) limit p_max for update skip locked
+  );
+  get diagnostics v_count = row_count;
+  if v_count > 0 then
+    return v_count;
+  end if;
+  delete from patchcord.threads t where t.id in (
+    select o.id from patchcord.threads o where o.namespace_uuid = v_namespace limit p_max for update skip locked
+  );
+  get diagnostics v_count = row_count;
+  if v_count > 0 then
+    return v_count;
+  end if;
+  delete from patchcord.idempotency_keys k using (
+    select o.agent_uuid, o.key from patchcord.idempotency_keys o where o.agent_uuid = any (v_agents)
+    limit p_max for update skip locked
+  ) old
+  where k.agent_uuid = old.agent_uuid and k.key = old.key;
+  get diagnostics v_count = row_count;
+  if v_count > 0 then
+    return v_count;
+  end if;
+  return patchcord.purge_deleted_agents(v_namespace, v_agents, p_max);
+end
+$function$
+;
+comment on function patchcord.purge_deleted(integer) is 'Entry: deletes at most p_max rows of the namespace that was deleted first, its name last. How many: 0 when nothing is left, or others hold what is.';
+grant execute on function patchcord.purge_deleted(integer) to patchcord_api;
+
+create or replace FUNCTION patchcord.purge_deleted_agents(p_namespace uuid, p_agents uuid[], p_max integer)
+ RETURNS integer
+ LANGUAGE plpgsql
+AS $function$
+declare
+  v_count integer;
+begin
+  delete from patchcord.pairs p using (
+    select o.low_uuid, o.high_uuid from patchcord.pairs o where o.low_uuid = any (p_agents)
+    limit p_max for update skip locked
+  ) old
+  where p.low_uuid = old.low_uuid and p.high_uuid = old.high_uuid;
+  get diagnostics v_count = row_count;
+  if v_count > 0 then
+    return v_count;
+  end if;
+  delete from patchcord.tokens t where t.id in (
+    select o.id from patchcord.tokens o where o.namespace_uuid = p_namespace limit p_max for update skip locked
+  );
+  get diagnostics v_count = row_count;
+  if v_count > 0 then
+    return v_count;
+  end if;
+  delete from patchcord.agents a where a.id in (
+    select o.id from patchcord.agents o where o.namespace_uuid = p_namespace limit p_max for update skip locked
+  );
+  get diagnostics v_count = row_count;
+  if v_count > 0 then
+    return v_count;
+  end if;
+  delete from patchcord.namespaces n where n.id = p_namespace;
+  return 1;
+end
+$function$
+;
+comment on function patchcord.purge_deleted_agents(uuid,uuid[],integer) is 'The rest of purge_deleted, once no message is left.';
+
+create or replace FUNCTION patchcord.purge_people(p_max integer)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+AS $function$
+declare
+  v_before timestamptz := clock_timestamp() - interval '1 month';
+  v_count integer;
+  v_counts jsonb := '{}';
+begin
+  delete from patchcord.sessions s where s.id in (
+    select o.id from patchcord.sessions o
+    where least(o.expires_at, o.ended_at) < v_before
+    order by least(o.expires_at, o.ended_at) limit p_max
+    for update skip locked
+  );
+  get diagnostics v_count = row_count;
+  v_counts := v_counts || jsonb_build_object('sessions', v_count);
+
+  delete from patchcord.login_links l where l.id in (
+    select o.id from patchcord.login_links o
+    where o.expires_at < v_before
+    order by o.expires_at limit p_max
+    for update skip locked
+  );
+  get diagnostics v_count = row_count;
+  v_counts := v_counts || jsonb_build_object('links', v_count);
+
+  delete from patchcord.invites i where i.id in (
+    select o.id from patchcord.invites o
+    where o.expires_at < v_before
+    order by o.expires_at limit p_max
+    for update skip locked
+  );
+  get diagnostics v_count = row_count;
+  return v_counts || jsonb_build_object('invites', v_count);
+end
+$function$
+;
+comment on function patchcord.purge_people(integer) is 'The part of purge that is about people: p_max each of sessions, login links and invites that ended a month ago.';
 
 create or replace FUNCTION patchcord.reach_of(p_agents uuid[])
  RETURNS TABLE(agent_uuid uuid, agent text, reach text, state text, client text, machine text, lease_renewed_at timestamp with time zone, last_seen_at timestamp with time zone)
@@ -1477,6 +2304,7 @@ $function$
 ;
 comment on function patchcord.reach_of(uuid[]) is 'Reach of agents of the caller''s namespace with its evidence: wakeable (a live lease), online (seen within 3 minutes) or offline.';
 grant execute on function patchcord.reach_of(uuid[]) to patchcord_agent;
+grant execute on function patchcord.reach_of(uuid[]) to patchcord_person;
 
 create or replace FUNCTION patchcord.read_back(p_seconds double precision, p_after jsonb)
  RETURNS jsonb
@@ -1949,6 +2777,63 @@ $function$
 comment on function patchcord.report_presence(text,text,text,text,text,boolean) is 'Entry: what the caller''s session is doing, and whether a person has just typed in it.';
 grant execute on function patchcord.report_presence(text,text,text,text,text,boolean) to patchcord_api;
 
+create or replace FUNCTION patchcord.resolve_member(p_session text, p_namespace text)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+declare
+  w jsonb := patchcord.resolve_session(p_session);
+  v record;
+begin
+  if w ->> 'outcome' <> 'ok' then
+    return w;
+  end if;
+  select n.id, n.name, n.paused_at, m.role
+  from patchcord.namespaces n join patchcord.members m on m.namespace_uuid = n.id
+  where n.name = p_namespace and n.deleted_at is null and m.person_uuid = (w ->> 'person_id')::uuid
+  into v;
+  if not found then
+    return jsonb_build_object('outcome', 'not_found');
+  end if;
+  return w || jsonb_build_object('namespace_id', v.id, 'namespace', v.name, 'role', v.role, 'paused_at', v.paused_at);
+end
+$function$
+;
+comment on function patchcord.resolve_member(text,text) is 'Whose session this is, as a member of that namespace. Outcome ok, signed_out, or not_found: of a namespace of others just as of one that never was.';
+grant execute on function patchcord.resolve_member(text,text) to patchcord_api;
+
+create or replace FUNCTION patchcord.resolve_session(p_session text)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+declare
+  v record;
+begin
+  select s.id, s.last_seen_at, p.id as person_id, p.name, p.email
+  from patchcord.sessions s join patchcord.people p on p.id = s.person_uuid
+  where s.hash = decode(p_session, 'hex') and s.ended_at is null and s.expires_at > clock_timestamp()
+    and s.last_seen_at > clock_timestamp() - interval '7 days'
+  into v;
+  if not found then
+    return jsonb_build_object('outcome', 'signed_out');
+  end if;
+  if v.last_seen_at < clock_timestamp() - interval '1 minute' then
+    -- Pages of one browser load side by side: none waits for another's note of it.
+    update patchcord.sessions s set last_seen_at = clock_timestamp()
+    where s.id = (select o.id from patchcord.sessions o where o.id = v.id for no key update skip locked);
+  end if;
+  return jsonb_build_object(
+    'outcome', 'ok', 'person_id', v.person_id, 'session_id', v.id, 'name', v.name, 'email', v.email);
+end
+$function$
+;
+comment on function patchcord.resolve_session(text) is 'Whose session this is: outcome ok, or signed_out for one that has ended or never was.';
+grant execute on function patchcord.resolve_session(text) to patchcord_api;
+
 create or replace FUNCTION patchcord.resolve_token(p_hash text)
  RETURNS jsonb
  LANGUAGE plpgsql
@@ -2137,6 +3022,65 @@ $function$
 ;
 comment on function patchcord.shown(patchcord.agent_messages,text,text,timestamp with time zone) is 'A message in full, its text cut at 8,000 characters. shown_seconds_ago is null the first time.';
 grant execute on function patchcord.shown(patchcord.agent_messages,text,text,timestamp with time zone) to patchcord_agent;
+
+create or replace FUNCTION patchcord.sign_in(p_code text, p_session text, p_client text, p_old_session text)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+declare
+  v_person uuid;
+  v_answer jsonb;
+begin
+  -- One update finds it and uses it up: of two that come at once, one is let in.
+  update patchcord.login_links l set used_at = clock_timestamp()
+  where l.hash = decode(p_code, 'hex') and l.used_at is null and l.expires_at > clock_timestamp()
+  returning l.person_uuid into v_person;
+  if v_person is null then
+    return jsonb_build_object('outcome', 'not_found');
+  end if;
+  v_answer := patchcord.begin_session(v_person, p_session, p_client, p_old_session);
+  perform patchcord.adopt_namespaces(v_person);
+  return v_answer;
+end
+$function$
+;
+comment on function patchcord.sign_in(text,text,text,text) is 'Entry: a login link for a session. The session that the browser had ends. Outcome ok, or not_found for a link that is unknown, used or expired.';
+grant execute on function patchcord.sign_in(text,text,text,text) to patchcord_api;
+
+create or replace FUNCTION patchcord.sign_in_with_subject(p_subject text, p_email text, p_name text, p_may_sign_up boolean, p_invite text, p_session text, p_client text, p_old_session text)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+declare
+  v_person uuid;
+  v_is_new boolean := false;
+  v_is_invited boolean := patchcord.find_invite(p_invite) is not null;
+  v_answer jsonb;
+begin
+  update patchcord.people p set email = p_email where p.subject = p_subject returning p.id into v_person;
+  if v_person is null then
+    if not (p_may_sign_up or v_is_invited) then
+      return jsonb_build_object('outcome', 'forbidden');
+    end if;
+    insert into patchcord.people as p (name, email, subject) values (p_name, p_email, p_subject)
+    on conflict (subject) do update set email = excluded.email
+    returning p.id, p.xmax = 0 into v_person, v_is_new;
+  end if;
+  v_answer := patchcord.begin_session(v_person, p_session, p_client, p_old_session);
+  if v_is_invited and patchcord.use_invite(p_invite, v_person) ->> 'outcome' = 'not_found' and v_is_new and not p_may_sign_up then
+    -- Somebody else was faster with the invite: whoever has just been made is unmade.
+    raise exception using errcode = 'PC403', message = 'The invite was used meanwhile.';
+  end if;
+  return v_answer;
+end
+$function$
+;
+comment on function patchcord.sign_in_with_subject(text,text,text,boolean,text,text,text,text) is 'Entry: signs in whom Supabase Auth vouches for, and takes the invite if there is one. Outcome ok, or forbidden for somebody new without an invite where signing up needs one.';
+grant execute on function patchcord.sign_in_with_subject(text,text,text,boolean,text,text,text,text) to patchcord_api;
 
 create or replace FUNCTION patchcord.store_message(p_recipients uuid[], p_content text, p_thread_uuid uuid, p_thread text, p_kind text, p_urgency text, p_reply_to uuid, p_limits jsonb, p_silent boolean, p_expires_in double precision)
  RETURNS jsonb
@@ -2413,6 +3357,40 @@ $function$
 comment on function patchcord.unsettled_lines(text,timestamp with time zone,uuid[]) is 'The caller''s open or deferred messages, the oldest 50 at most, one line each; open ones shown after p_shown_since are left out.';
 grant execute on function patchcord.unsettled_lines(text,timestamp with time zone,uuid[]) to patchcord_agent;
 
+create or replace FUNCTION patchcord.use_invite(p_code text, p_person uuid)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+AS $function$
+declare
+  v_namespace uuid;
+  v_name text;
+  v_role text;
+begin
+  select n.id, n.name from patchcord.invites i join patchcord.namespaces n on n.id = i.namespace_uuid
+  where i.hash = decode(p_code, 'hex') and i.used_at is null and i.revoked_at is null
+    and i.expires_at > clock_timestamp() and n.deleted_at is null
+  into v_namespace, v_name;
+  if exists (
+    select from patchcord.members m where m.namespace_uuid = v_namespace and m.person_uuid = p_person
+  ) then
+    -- Nothing is used up: somebody else may still come by it.
+    return jsonb_build_object('outcome', 'member_already', 'namespace', v_name);
+  end if;
+  update patchcord.invites i set used_at = clock_timestamp(), used_by = p_person
+  where i.hash = decode(p_code, 'hex') and i.namespace_uuid = v_namespace and i.used_at is null and i.revoked_at is null
+    and i.expires_at > clock_timestamp()
+  returning i.role into v_role;
+  if v_role is null then
+    return jsonb_build_object('outcome', 'not_found');
+  end if;
+  insert into patchcord.members (namespace_uuid, person_uuid, role) values (v_namespace, p_person, v_role)
+  on conflict do nothing;
+  return jsonb_build_object('outcome', 'ok', 'namespace', v_name);
+end
+$function$
+;
+comment on function patchcord.use_invite(text,uuid) is 'Makes this person a member by an invite, which is used up. Outcome ok, member_already, or not_found.';
+
 create or replace FUNCTION patchcord.uuid_v7()
  RETURNS uuid
  LANGUAGE plpgsql
@@ -2437,6 +3415,7 @@ $function$
 ;
 comment on function patchcord.uuid_v7() is 'A time-ordered UUID. Its order is not commit order: never read by an id cursor.';
 grant execute on function patchcord.uuid_v7() to patchcord_agent;
+grant execute on function patchcord.uuid_v7() to patchcord_person;
 
 create or replace FUNCTION patchcord.with_new(p_agents uuid[], p_min integer)
  RETURNS uuid[]

@@ -4,6 +4,8 @@ import postgres from 'postgres'
 type NoTypes = {}
 export type Sql = postgres.Sql<NoTypes>
 export type TransactionSql = postgres.TransactionSql<NoTypes>
+/** For a statement that does not mind whether it is part of a transaction. */
+export type AnySql = Sql | TransactionSql
 
 /** Where a database is and as whom: a URL, or a host (a name, an address, or the folder of a Unix socket) with a login. */
 export type ConnectionTarget =

@@ -1,4 +1,4 @@
-import { PatchcordError } from '../errors.ts'
+import { type ErrorCode, PatchcordError } from '../errors.ts'
 
 /** Codes of postgres.js and Node for a database that cannot be reached now. */
 const CONNECTION_CODES = new Set([
@@ -14,6 +14,9 @@ const CONNECTION_CODES = new Set([
   'ETIMEDOUT',
 ])
 
+/** What our own functions raise where an outcome would come too late to undo what they did. */
+const OWN_STATES: Record<string, ErrorCode> = { PC403: 'forbidden', PC404: 'not_found', PC409: 'conflict' }
+
 /** SQLSTATE classes and codes that pass: connection exceptions, resources, operator intervention, serialization, read-only. */
 const PASSING_STATE = /^(?:08|53|57)|^(?:40001|40P01|25006|55P03)$/
 
@@ -26,10 +29,16 @@ export function isConnectionLost(error: unknown): boolean {
 export function translateDatabaseError(error: unknown): unknown {
   if (!(error instanceof Error) || error instanceof PatchcordError) return error
   const code = 'code' in error && typeof error.code === 'string' ? error.code : ''
+  const own = OWN_STATES[code]
+  if (own) return new PatchcordError(own, error.message, { ...readHint(error), cause: error })
   if (!CONNECTION_CODES.has(code) && !PASSING_STATE.test(code)) return error
   return new PatchcordError('unavailable', 'The database does not answer right now.', {
     hint: 'Nothing is known to be stored: try again with the same idempotency key.',
     retryAfterSeconds: 2,
     cause: error,
   })
+}
+
+function readHint(error: Error): { hint?: string } {
+  return 'hint' in error && typeof error.hint === 'string' ? { hint: error.hint } : {}
 }

@@ -102,11 +102,17 @@ async function inTurn<T>({ turns, tokenHash }: Scope, work: () => Promise<T>): P
 }
 
 async function enterAgent<T>(scope: Scope, work: (sql: TransactionSql, me: Identity) => Promise<T>): Promise<T> {
+  return await inTransaction(scope.sql, async (sql) => {
+    const [row] = await sql`select patchcord.enter_agent(${scope.tokenHash}) as answer`
+    return await work(sql, toIdentity(row?.answer as Identified))
+  })
+}
+
+async function inTransaction<T>(pool: Sql, work: (sql: TransactionSql) => Promise<T>): Promise<T> {
   return (await reach(() =>
-    scope.sql.begin(async (sql) => {
+    pool.begin(async (sql) => {
       try {
-        const [row] = await sql`select patchcord.enter_agent(${scope.tokenHash}) as answer`
-        return await work(sql, toIdentity(row?.answer as Identified))
+        return await work(sql)
       } catch (error) {
         // postgres.js would write its rollback to the lost connection, which throws where nobody can catch it. `begin` has
         // heard of the loss itself and rejects.
@@ -143,4 +149,98 @@ export async function reach<T>(run: () => Promise<T>): Promise<T> {
   } catch (error) {
     throw translateDatabaseError(error)
   }
+}
+
+/** What a domain function of the dashboard works in: the session of a person, which the database resolves in each call. */
+export interface PersonScope {
+  sql: Sql
+  /** SHA-256 of the session's secret, hex. */
+  sessionHash: string
+}
+
+export interface Person {
+  personId: string
+  sessionId: string
+  name: string
+  email: string | null
+}
+
+export type MemberRole = 'owner' | 'admin' | 'member'
+
+export interface Member extends Person {
+  namespaceId: string
+  namespace: string
+  role: MemberRole
+  /** ISO time; null: the namespace is not paused. */
+  pausedAt: string | null
+}
+
+const RANK: Record<MemberRole, number> = { member: 0, admin: 1, owner: 2 }
+
+interface EnteredPerson {
+  outcome: string
+  person_id: string
+  session_id: string
+  name: string
+  email: string | null
+}
+
+interface EnteredMember extends EnteredPerson {
+  namespace_id: string
+  namespace: string
+  role: MemberRole
+  paused_at: string | null
+}
+
+/** A transaction that goes on under RLS as the person of this session. Throws signed_out. */
+export async function asPerson<T>(
+  scope: PersonScope,
+  work: (sql: TransactionSql, me: Person) => Promise<T>,
+): Promise<T> {
+  return await inTransaction(scope.sql, async (sql) => {
+    const [row] = await sql`select patchcord.enter_person(${scope.sessionHash}) as answer`
+    return await work(sql, toPerson(row?.answer as EnteredPerson))
+  })
+}
+
+/**
+ * The same as a member of a namespace. Throws signed_out, not_found (no such namespace, or none of theirs: one answer), and
+ * forbidden for a role below `atLeast`.
+ */
+export async function asMember<T>(
+  scope: PersonScope,
+  namespace: string,
+  work: (sql: TransactionSql, me: Member) => Promise<T>,
+  atLeast: MemberRole = 'member',
+): Promise<T> {
+  return await inTransaction(scope.sql, async (sql) => {
+    const [row] = await sql`select patchcord.enter_member(${scope.sessionHash}, ${namespace}) as answer`
+    const me = toMember(row?.answer as EnteredMember)
+    if (RANK[me.role] < RANK[atLeast]) throw forbidden(me.role, atLeast)
+    return await work(sql, me)
+  })
+}
+
+function toPerson(entered: EnteredPerson): Person {
+  if (entered.outcome === 'signed_out')
+    throw new PatchcordError('signed_out', 'You are signed out.', { hint: 'Sign in again.' })
+  return { personId: entered.person_id, sessionId: entered.session_id, name: entered.name, email: entered.email }
+}
+
+function toMember(entered: EnteredMember): Member {
+  if (entered.outcome === 'not_found') throw new PatchcordError('not_found', 'There is nothing here.')
+  return {
+    ...toPerson(entered),
+    namespaceId: entered.namespace_id,
+    namespace: entered.namespace,
+    role: entered.role,
+    pausedAt: entered.paused_at,
+  }
+}
+
+function forbidden(role: MemberRole, atLeast: MemberRole): PatchcordError {
+  const who = atLeast === 'owner' ? 'an owner' : 'an owner or an admin'
+  return new PatchcordError('forbidden', `This needs ${who} of the namespace; you are ${role} here.`, {
+    hint: 'Ask an owner: the page of members shows who they are.',
+  })
 }

@@ -1,9 +1,9 @@
 import { z } from 'zod'
-import type { Sql } from '../db/connect.ts'
-import { asAgent, type Scope } from '../db/scope.ts'
+import type { AnySql, Sql } from '../db/connect.ts'
+import { asAgent, asMember, type PersonScope, type Scope } from '../db/scope.ts'
 import { PatchcordError } from '../errors.ts'
 import { checkName } from './names.ts'
-import { findNamespaceId, takingName } from './namespaces.ts'
+import { findNamespaceId, suggestingName, takingName } from './namespaces.ts'
 
 export const ListAgents = z.strictObject({
   all: z.boolean().optional().meta({ description: 'Also who is offline' }),
@@ -51,7 +51,7 @@ export async function listAgents(scope: Scope, input: z.output<typeof ListAgents
 }
 
 /** For operators. Throws invalid, not_found for the namespace, or conflict for a name as createNamespace does. */
-export async function createAgent(admin: Sql, input: { namespace: string; name: string }): Promise<{ id: string }> {
+export async function createAgent(admin: AnySql, input: { namespace: string; name: string }): Promise<{ id: string }> {
   const name = checkAgentName(input.name)
   const namespaceId = await findNamespaceId(admin, input.namespace)
   const [row] = await takingName(admin`
@@ -64,7 +64,7 @@ export async function createAgent(admin: Sql, input: { namespace: string; name: 
 }
 
 /** For operators. Throws not_found. */
-export async function findAgentId(admin: Sql, input: { namespace: string; agent: string }): Promise<string> {
+export async function findAgentId(admin: AnySql, input: { namespace: string; agent: string }): Promise<string> {
   const [row] = await admin`
     select a.id from patchcord.agents a join patchcord.namespaces n on n.id = a.namespace_uuid
     where n.name = ${input.namespace} and a.name = ${input.agent} and a.deleted_at is null`
@@ -100,22 +100,16 @@ export async function listAllAgents(admin: Sql, input: { namespace: string }): P
  * Throws invalid, not_found, or conflict for a name that is taken or still stands in messages.
  */
 export async function renameAgent(
-  admin: Sql,
+  admin: AnySql,
   input: { namespace: string; agent: string; newName: string },
 ): Promise<{ id: string }> {
   const name = checkAgentName(input.newName)
   const id = await findAgentId(admin, input)
-  const namespaceId = await findNamespaceId(admin, input.namespace)
-  const rows = await takingName(admin`
-    update patchcord.agents set name = ${name}
-    where id = ${id} and not exists (
-      select from patchcord.agents other
-      where other.namespace_uuid = ${namespaceId} and other.name = ${name} and other.id <> ${id})
-    returning id`)
-  if (rows.length > 0) return { id }
-  throw new PatchcordError('conflict', `Agent ${name}@${input.namespace} exists already.`, {
-    hint: 'Choose another name.',
-  })
+  await takingName(
+    admin`update patchcord.agents set name = ${name} where id = ${id}`,
+    `Agent ${name}@${input.namespace} exists already.`,
+  )
+  return { id }
 }
 
 /** Notices of the server are from `patchcord`: nobody may be taken for it. */
@@ -123,4 +117,125 @@ function checkAgentName(text: string): string {
   const name = checkName(text, 'agent')
   if (name !== 'patchcord') return name
   throw new PatchcordError('invalid', 'patchcord is the name of the server itself.', { hint: 'Choose another name.' })
+}
+
+/** An agent as a member of its namespace sees it. */
+export type AgentCard = Omit<Agent, 'is_you'> & {
+  id: string
+  created_at: string
+  /** Messages that it has not fetched. */
+  new: number
+  /** Messages that it fetched and has not settled. */
+  open: number
+  /** Tokens that open its door now. */
+  tokens: number
+}
+
+export interface ListAgentsOf {
+  namespace: string
+  /** Part of a name. */
+  q?: string | undefined
+  /** `next` of the page before. */
+  after?: string | undefined
+}
+
+const PAGE = 50
+
+/** A page of the agents of a namespace, by name. */
+export async function listAgentsOf(
+  scope: PersonScope,
+  input: ListAgentsOf,
+): Promise<{ agents: AgentCard[]; next: string | null }> {
+  return await asMember(scope, input.namespace, async (sql, me) => {
+    const rows = await sql`
+      select a.id, a.name from patchcord.agents a
+      where a.namespace_uuid = ${me.namespaceId} and a.deleted_at is null and a.name > ${input.after ?? ''}
+        and strpos(a.name, ${(input.q ?? '').trim().toLowerCase()}) > 0
+      order by a.name limit ${PAGE + 1}`
+    const shown = rows.slice(0, PAGE)
+    return {
+      agents: await describeAgents(
+        sql,
+        shown.map((row) => row.id as string),
+      ),
+      next: rows.length > PAGE ? (shown.at(-1)?.name as string) : null,
+    }
+  })
+}
+
+/** One agent by name. Throws not_found. */
+export async function getAgentOf(scope: PersonScope, input: { namespace: string; agent: string }): Promise<AgentCard> {
+  return await asMember(scope, input.namespace, async (sql) => {
+    const [card] = await describeAgents(sql, [await findAgentId(sql, input)])
+    if (card) return card
+    throw new PatchcordError('not_found', 'There is nothing here.')
+  })
+}
+
+async function describeAgents(sql: AnySql, ids: string[]): Promise<AgentCard[]> {
+  const [row] = await sql`
+    select coalesce(jsonb_agg(to_jsonb(r) - 'agent_uuid' || jsonb_build_object('id', a.id, 'created_at', a.created_at,
+      'new', d.new, 'open', d.open, 'tokens', t.count) order by a.name), '[]') as cards
+    from patchcord.reach_of(${ids}::uuid[]) r
+      join patchcord.agents a on a.id = r.agent_uuid
+      cross join lateral (
+        select (
+          select count(*) from patchcord.deliveries d where d.to_agent_uuid = a.id and d.state = 'new'
+            and d.wake_at is not null and coalesce(d.expires_at > clock_timestamp(), true)
+        ) as new, (
+          select count(*) from patchcord.deliveries d where d.to_agent_uuid = a.id and d.state in ('open', 'deferred')
+            and d.state = 'open'
+        ) as open
+      ) d
+      cross join lateral (
+        select count(*) from patchcord.tokens t where t.agent_uuid = a.id and t.revoked_at is null
+          and coalesce(t.expires_at > clock_timestamp(), true)
+      ) t`
+  return row?.cards as AgentCard[]
+}
+
+/** For admins. Throws invalid, or conflict with a free name in its hint. */
+export async function addAgent(
+  scope: PersonScope,
+  input: { namespace: string; name: string },
+): Promise<{ id: string; name: string }> {
+  const { id } = await suggestingName(
+    () => asMember(scope, input.namespace, (sql) => createAgent(sql, input), 'admin'),
+    () => suggestAgentName(scope, input.namespace, input.name),
+  )
+  return { id, name: input.name }
+}
+
+async function suggestAgentName(scope: PersonScope, namespace: string, wanted: string): Promise<string | null> {
+  return await asMember(scope, namespace, async (sql) => {
+    const [row] = await sql`select patchcord.free_agent_name(${wanted}) as name`
+    return row?.name as string | null
+  })
+}
+
+/** For admins. Throws as renameAgent, with a free name in the hint of a conflict. */
+export async function renameMyAgent(
+  scope: PersonScope,
+  input: { namespace: string; agent: string; newName: string },
+): Promise<void> {
+  await suggestingName(
+    () => asMember(scope, input.namespace, (sql) => renameAgent(sql, input), 'admin'),
+    () => suggestAgentName(scope, input.namespace, input.newName),
+  )
+}
+
+/**
+ * For admins. Its tokens, sockets and waits end within a second; its messages stay with those that it wrote to, and its name
+ * with them. Throws not_found.
+ */
+export async function deleteAgent(scope: PersonScope, input: { namespace: string; agent: string }): Promise<void> {
+  await asMember(
+    scope,
+    input.namespace,
+    async (sql) => {
+      const id = await findAgentId(sql, input)
+      await sql`update patchcord.agents set deleted_at = clock_timestamp() where id = ${id} and deleted_at is null`
+    },
+    'admin',
+  )
 }

@@ -26,6 +26,12 @@ export async function purgeOnce(sql: Sql, days: number, batch = BATCH): Promise<
   return row?.counts as Purged
 }
 
+/** One batch of what is left of deleted namespaces: how many rows went. See `patchcord.purge_deleted`. */
+export async function purgeDeletedOnce(sql: Sql, batch = BATCH): Promise<number> {
+  const [row] = await sql`select patchcord.purge_deleted(${batch}) as count`
+  return row?.count as number
+}
+
 /**
  * Deletes what has been settled for longer than `days`, once an hour, in small batches. Every instance does: each takes what
  * no other holds.
@@ -66,10 +72,15 @@ export function startRetention(options: RetentionOptions): { close(): Promise<vo
 
 async function purgeAll({ sql, days, batch = BATCH }: RetentionOptions, signal: AbortSignal): Promise<Purged> {
   const all: Purged = {}
-  for (;;) {
-    const purged = await purgeOnce(sql, days, batch)
+  const isMore = (purged: Purged) => {
     for (const [name, count] of Object.entries(purged)) all[name] = (all[name] ?? 0) + count
-    if (signal.aborted || Object.values(purged).every((count) => count < batch)) return all
+    return !signal.aborted && Object.values(purged).some((count) => count >= batch)
+  }
+  while (isMore(await purgeOnce(sql, days, batch))) await sleep(PAUSE_MS, undefined, { signal })
+  for (;;) {
+    const count = await purgeDeletedOnce(sql, batch)
+    all.deleted = (all.deleted ?? 0) + count
+    if (signal.aborted || count === 0) return all
     await sleep(PAUSE_MS, undefined, { signal })
   }
 }

@@ -1,9 +1,10 @@
 import { createHash, randomBytes } from 'node:crypto'
 import { z } from 'zod'
-import type { Sql, TransactionSql } from '../db/connect.ts'
-import { asAgent, type Identity, resolveIdentity, type Scope } from '../db/scope.ts'
+import type { AnySql, Sql, TransactionSql } from '../db/connect.ts'
+import { asAgent, asMember, type Identity, type PersonScope, resolveIdentity, type Scope } from '../db/scope.ts'
 import { PatchcordError } from '../errors.ts'
 import { findAgentId } from './agents.ts'
+import { toFormId } from './codes.ts'
 import { findNamespaceId } from './namespaces.ts'
 
 /** `pc_`, 43 base64url characters (256 random bits), 6 base62 digits: the CRC-32 of those 43. */
@@ -78,25 +79,48 @@ export interface IssueToken {
   expiresInSeconds?: number | undefined
 }
 
-/** For operators: a new token of an agent. The text is in the answer and nowhere else. Throws not_found. */
-export async function issueToken(admin: Sql, input: IssueToken): Promise<{ token: string; id: string }> {
-  const label = input.label ?? 'default'
-  if (label.length > LABEL_CHARACTERS_MAX || !LABEL_PATTERN.test(label)) {
-    throw new PatchcordError('invalid', `A label has 1 to ${LABEL_CHARACTERS_MAX} letters, digits, spaces and marks.`)
-  }
-  const agentId = await findAgentId(admin, input)
+/** For operators: a new token of an agent. The text is in the answer and nowhere else. Throws invalid or not_found. */
+export async function issueToken(admin: AnySql, input: IssueToken): Promise<{ token: string; id: string }> {
+  const made = await insertToken(admin, input, null)
+  return { token: made.token, id: made.id }
+}
+
+async function insertToken(sql: AnySql, input: IssueToken, id: string | null): Promise<CreatedToken> {
+  const label = checkLabel(input.label)
+  const agentId = await findAgentId(sql, input)
   const token = createTokenText()
-  const [row] = await admin`
-    insert into patchcord.tokens (namespace_uuid, agent_uuid, hash, label, expires_at)
-    select a.namespace_uuid, a.id, decode(${hashToken(token)}, 'hex'), ${label},
+  const [row] = await sql`
+    insert into patchcord.tokens (id, namespace_uuid, agent_uuid, hash, label, expires_at)
+    select coalesce(${id}::uuid, patchcord.uuid_v7()), a.namespace_uuid, a.id, decode(${hashToken(token)}, 'hex'), ${label},
       clock_timestamp() + make_interval(secs => ${input.expiresInSeconds ?? null}::float8)
     from patchcord.agents a where a.id = ${agentId}
-    returning id`
-  return { token, id: row?.id as string }
+    on conflict (id) do nothing
+    returning id, to_jsonb(expires_at) as expires_at`
+  if (row) {
+    return { id: row.id as string, token, agent: input.agent, label, expires_at: row.expires_at as string | null }
+  }
+  throw new PatchcordError('conflict', 'This form was sent before: the token is there, and was shown once.', {
+    hint: 'If it was not kept, revoke it and create another one.',
+  })
+}
+
+function checkLabel(text: string | undefined): string {
+  const label = text ?? 'default'
+  if (label.length <= LABEL_CHARACTERS_MAX && LABEL_PATTERN.test(label)) return label
+  throw new PatchcordError('invalid', `A label has 1 to ${LABEL_CHARACTERS_MAX} letters, digits, spaces and marks.`)
+}
+
+export interface CreatedToken {
+  id: string
+  /** The text: it is nowhere else. */
+  token: string
+  agent: string
+  label: string
+  expires_at: string | null
 }
 
 /** For operators. Its sockets and waits end within a second on every instance, its leases at once. Throws not_found. */
-export async function revokeToken(admin: Sql, id: string): Promise<void> {
+export async function revokeToken(admin: AnySql, id: string): Promise<void> {
   const rows = await admin`
     update patchcord.tokens set revoked_at = coalesce(revoked_at, clock_timestamp())
     where id::text = ${id.toLowerCase()} returning id`
@@ -107,38 +131,75 @@ export async function revokeToken(admin: Sql, id: string): Promise<void> {
 }
 
 /**
- * For operators: revokes a token and issues its successor of the same agent and label in one step; it lives as long as the
- * old one was to live unless `expiresInSeconds` says otherwise. Throws not_found, or conflict for one that has ended already.
+ * For operators: ends a token, now or after `overlapSeconds`, and issues its successor of the same agent and label in one step;
+ * it lives as long as the old one was to live unless `expiresInSeconds` says otherwise. Throws not_found, or conflict for one
+ * that has ended or has a successor already.
  */
 export async function rotateToken(
   admin: Sql,
-  input: { id: string; expiresInSeconds?: number | undefined },
+  input: Rotation,
 ): Promise<{ token: string; id: string; agent: string; namespace: string }> {
-  const token = createTokenText()
-  const seconds = input.expiresInSeconds ?? null
   return await admin.begin(async (sql) => {
-    const [old] = await sql`
-      update patchcord.tokens set revoked_at = clock_timestamp()
-      where id::text = ${input.id.toLowerCase()} and revoked_at is null
-      returning id, namespace_uuid, agent_uuid, label, expires_at - created_at as life`
-    if (!old) throw await explainMissing(sql, input.id)
+    const { id, token, agent } = await rotate(sql, input)
     const [row] = await sql`
-      insert into patchcord.tokens (namespace_uuid, agent_uuid, hash, label, rotated_from, expires_at)
-      select ${old.namespace_uuid}, ${old.agent_uuid}, decode(${hashToken(token)}, 'hex'), ${old.label}, ${old.id},
-        clock_timestamp() + coalesce(make_interval(secs => ${seconds}::float8), ${old.life}::interval)
-      returning id`
-    const [who] = await sql`
-      select a.name as agent, n.name as namespace
-      from patchcord.agents a join patchcord.namespaces n on n.id = a.namespace_uuid where a.id = ${old.agent_uuid}`
-    return { token, id: row?.id as string, agent: who?.agent as string, namespace: who?.namespace as string }
+      select n.name from patchcord.namespaces n join patchcord.tokens t on t.namespace_uuid = n.id where t.id = ${id}`
+    return { id, token, agent, namespace: row?.name as string }
   })
 }
 
-async function explainMissing(sql: TransactionSql, id: string): Promise<PatchcordError> {
+export interface Rotation {
+  id: string
+  /** How long the old token still works; 0: it is revoked at once. */
+  overlapSeconds?: number | undefined
+  expiresInSeconds?: number | undefined
+}
+
+type Rotated = CreatedToken & { old_ends_at: string }
+
+async function rotate(sql: TransactionSql, input: Rotation): Promise<Rotated> {
+  const token = createTokenText()
+  const overlap = input.overlapSeconds ?? 0
+  // Two at once go one after the other here, and the second sees the successor.
+  const [old] = await sql`
+    select id, namespace_uuid, agent_uuid, label, expires_at - created_at as life from patchcord.tokens
+    where id::text = ${input.id.toLowerCase()} and revoked_at is null and coalesce(expires_at > clock_timestamp(), true)
+    for update`
+  if (!old) throw await explainMissing(sql, input.id)
+  const [successor] = await sql`
+    select from patchcord.tokens where rotated_from = ${old.id} and revoked_at is null limit 1`
+  if (successor) {
+    throw new PatchcordError('conflict', 'This token has a successor already.', {
+      hint: 'Rotate that one, or revoke it first.',
+    })
+  }
+  const [ended] = await sql`
+    update patchcord.tokens set
+      revoked_at = case when ${overlap}::float8 <= 0 then clock_timestamp() end,
+      expires_at = case when ${overlap}::float8 <= 0 then expires_at
+        else least(expires_at, clock_timestamp() + make_interval(secs => ${overlap}::float8)) end
+    where id = ${old.id}
+    returning to_jsonb(coalesce(revoked_at, expires_at)) as at`
+  const [row] = await sql`
+    insert into patchcord.tokens (namespace_uuid, agent_uuid, hash, label, rotated_from, expires_at)
+    select ${old.namespace_uuid}, ${old.agent_uuid}, decode(${hashToken(token)}, 'hex'), ${old.label}, ${old.id},
+      clock_timestamp() + coalesce(make_interval(secs => ${input.expiresInSeconds ?? null}::float8), ${old.life}::interval)
+    returning id, to_jsonb(expires_at) as expires_at,
+      (select a.name from patchcord.agents a where a.id = ${old.agent_uuid}) as agent`
+  return {
+    id: row?.id as string,
+    token,
+    agent: row?.agent as string,
+    label: old.label as string,
+    expires_at: row?.expires_at as string | null,
+    old_ends_at: ended?.at as string,
+  }
+}
+
+async function explainMissing(sql: AnySql, id: string): Promise<PatchcordError> {
   const [row] = await sql`select from patchcord.tokens where id::text = ${id.toLowerCase()}`
   const hint = 'list-tokens shows their ids.'
   if (!row) return new PatchcordError('not_found', `There is no token ${id.slice(0, 60)}.`, { hint })
-  return new PatchcordError('conflict', `Token ${id} is revoked already.`, { hint: 'issue-token makes a new one.' })
+  return new PatchcordError('conflict', `Token ${id} has ended already.`, { hint: 'issue-token makes a new one.' })
 }
 
 export interface TokenLine {
@@ -167,6 +228,109 @@ export async function listTokens(admin: Sql, input: { namespace: string }): Prom
     where n.name = ${input.namespace}
     order by a.name, t.created_at`
   return [...rows] as unknown as TokenLine[]
+}
+
+/** A token as a member of its namespace sees it. */
+export interface TokenCard {
+  id: string
+  agent: string
+  label: string
+  created_at: string
+  expires_at: string | null
+  revoked_at: string | null
+  last_used_at: string | null
+  /** null: it is not. */
+  banned_until: string | null
+  rotated_from: string | null
+}
+
+export interface ListTokensOf {
+  namespace: string
+  agent?: string | undefined
+  /** `ended`: revoked, expired, or of a deleted agent. */
+  state?: 'active' | 'ended' | 'all' | undefined
+  /** Part of a label or an agent's name, in any case. */
+  q?: string | undefined
+  /** `next` of the page before. */
+  before?: string | undefined
+}
+
+const PAGE = 50
+const CURSOR = /^(\d{4}-\d\d-\d\dT[\d:.]{8,15}(?:[+-]\d\d:\d\d|Z))_([0-9a-f-]{36})$/
+
+/** A page of the tokens of a namespace, the newest first. */
+export async function listTokensOf(
+  scope: PersonScope,
+  input: ListTokensOf,
+): Promise<{ tokens: TokenCard[]; next: string | null }> {
+  const cursor = readCursor(input.before)
+  const q = (input.q ?? '').trim().toLowerCase()
+  return await asMember(scope, input.namespace, async (sql, me) => {
+    const from = cursor ? sql`and (t.created_at, t.id) < (${cursor.at}::timestamptz, ${cursor.id}::uuid)` : sql``
+    const agent = input.agent === undefined ? sql`` : sql`and a.name = ${input.agent}`
+    const ended = sql`(t.revoked_at is not null or coalesce(t.expires_at <= clock_timestamp(), false) or a.deleted_at is not null)`
+    const state = input.state === 'active' ? sql`and not ${ended}` : input.state === 'ended' ? sql`and ${ended}` : sql``
+    const rows = await sql`
+      select jsonb_build_object('id', t.id, 'agent', a.name, 'label', t.label, 'created_at', t.created_at,
+        'expires_at', t.expires_at, 'revoked_at', t.revoked_at, 'last_used_at', t.last_used_at,
+        'banned_until', case when t.banned_until > clock_timestamp() then t.banned_until end,
+        'rotated_from', t.rotated_from) as card
+      from patchcord.tokens t join patchcord.agents a on a.id = t.agent_uuid
+      where t.namespace_uuid = ${me.namespaceId} ${from} ${agent} ${state}
+        and (strpos(lower(t.label), ${q}) > 0 or strpos(a.name, ${q}) > 0)
+      order by t.created_at desc, t.id desc limit ${PAGE + 1}`
+    const tokens = rows.slice(0, PAGE).map((row) => row.card as TokenCard)
+    const last = rows.length > PAGE ? tokens.at(-1) : undefined
+    return { tokens, next: last ? `${last.created_at}_${last.id}` : null }
+  })
+}
+
+function readCursor(text: string | undefined): { at: string; id: string } | null {
+  if (text === undefined) return null
+  const [, at, id] = CURSOR.exec(text) ?? []
+  if (at !== undefined && id !== undefined && UUID.test(id) && !Number.isNaN(Date.parse(at))) return { at, id }
+  throw new PatchcordError('invalid', 'This page is not there.', { hint: 'Start at the first page.' })
+}
+
+export interface CreateToken extends IssueToken {
+  /** Of the form: a second submit of it makes nothing. */
+  id?: string | undefined
+}
+
+/** For admins. The text is in the answer and nowhere else. Throws invalid, not_found, or conflict for a form that was sent before. */
+export async function createToken(scope: PersonScope, input: CreateToken): Promise<CreatedToken> {
+  return await asMember(
+    scope,
+    input.namespace,
+    async (sql, me) => {
+      const id = input.id === undefined ? null : toFormId(`${me.namespaceId} ${me.personId}`, input.id)
+      return await insertToken(sql, input, id)
+    },
+    'admin',
+  )
+}
+
+/** For admins. Throws as rotateToken. */
+export async function rotateMyToken(
+  scope: PersonScope,
+  input: Rotation & { namespace: string; overlapSeconds: number },
+): Promise<Rotated> {
+  return await asMember(scope, input.namespace, (sql) => rotate(sql, input), 'admin')
+}
+
+/** For admins. Its sockets and waits end within a second. Throws not_found, or conflict for one that is revoked already. */
+export async function revokeMyToken(scope: PersonScope, input: { namespace: string; id: string }): Promise<void> {
+  await asMember(
+    scope,
+    input.namespace,
+    async (sql) => {
+      const rows = await sql`
+        update patchcord.tokens set revoked_at = clock_timestamp()
+        where id::text = ${input.id.toLowerCase()} and revoked_at is null returning id`
+      if (rows.length === 0) throw await explainMissing(sql, input.id)
+    },
+    'admin',
+  )
 }
 
 function checksum(text: string): string {

@@ -4,7 +4,7 @@ do $$
 declare
   v_role text;
 begin
-  foreach v_role in array array['patchcord_api', 'patchcord_agent', 'patchcord_ticket'] loop
+  foreach v_role in array array['patchcord_api', 'patchcord_agent', 'patchcord_person', 'patchcord_ticket'] loop
     begin
       if not exists (select from pg_catalog.pg_roles where rolname = v_role) then
         execute format('create role %I noinherit', v_role);
@@ -26,6 +26,9 @@ begin
   end if;
   if not pg_catalog.pg_has_role('patchcord_api', 'patchcord_agent', 'member') then
     grant patchcord_agent to patchcord_api;
+  end if;
+  if not pg_catalog.pg_has_role('patchcord_api', 'patchcord_person', 'member') then
+    grant patchcord_person to patchcord_api;
   end if;
   -- A role without INHERIT would not get the grants of `authenticated` that Realtime's tables are reached with; before the
   -- grant, since Postgres 16 fixes it there.
@@ -51,7 +54,7 @@ $$;
 create schema patchcord;
 comment on schema patchcord is
   'Messages between coding agents. Not exposed by PostgREST; patchcord_api executes entry functions, RLS decides the rest.';
-grant usage on schema patchcord to patchcord_api, patchcord_agent, patchcord_ticket;
+grant usage on schema patchcord to patchcord_api, patchcord_agent, patchcord_person, patchcord_ticket;
 
 -- Every definer below sets `search_path = pg_catalog, pg_temp`: with an empty one, or without pg_temp named last, Postgres looks
 -- for types in pg_temp first, and whoever may make temporary objects could have code of theirs run as the owner.
@@ -133,9 +136,15 @@ grant execute on function patchcord.claim_is_live() to patchcord_ticket;
 create table patchcord.namespaces (
   id uuid primary key default patchcord.uuid_v7(),
   name text not null unique check (patchcord.is_name(name)),
-  created_at timestamptz not null default clock_timestamp()
+  created_at timestamptz not null default clock_timestamp(),
+  paused_at timestamptz,
+  deleted_at timestamptz
 );
 comment on table patchcord.namespaces is 'A tenant: agents see agents and messages of their own namespace only.';
+comment on column patchcord.namespaces.paused_at is 'Since when its agents send nothing and are not woken; null: they are.';
+comment on column patchcord.namespaces.deleted_at is
+  'From then on nobody enters it. Its rows go in batches (migration `retention`), and last of all its name.';
+create index namespaces_deleted on patchcord.namespaces (deleted_at) where deleted_at is not null;
 alter table patchcord.namespaces enable row level security;
 alter table patchcord.namespaces force row level security;
 create policy owner_all on patchcord.namespaces to current_user using (true) with check (true);

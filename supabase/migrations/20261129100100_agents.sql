@@ -50,6 +50,12 @@ begin
   if tg_op = 'UPDATE' then
     insert into patchcord.former_names (name, namespace_uuid, agent_uuid) values (old.name, old.namespace_uuid, old.id)
     on conflict do nothing;
+  else
+    -- Whoever deletes the namespace meanwhile is waited for, or waits: no agent is left alive in it.
+    perform from patchcord.namespaces n where n.id = new.namespace_uuid and n.deleted_at is null for share;
+    if not found then
+      raise exception using errcode = 'PC404', message = 'The namespace of this agent was deleted.';
+    end if;
   end if;
   if exists (
     select from patchcord.former_names f
@@ -101,7 +107,22 @@ create trigger on_namespace_named after insert on patchcord.namespaces
   for each row execute function patchcord.on_namespace_named();
 create trigger on_namespace_renamed after update of name on patchcord.namespaces
   for each row when (old.name is distinct from new.name) execute function patchcord.on_namespace_named();
-revoke execute on function patchcord.on_agent_named(), patchcord.on_namespace_named() from public;
+
+create function patchcord.on_namespace_deleted() returns trigger
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+  update patchcord.agents set deleted_at = new.deleted_at where namespace_uuid = new.id and deleted_at is null;
+  return null;
+end
+$$;
+comment on function patchcord.on_namespace_deleted() is 'Its agents go with it: their tokens, sockets and waits end.';
+create trigger on_namespace_deleted after update of deleted_at on patchcord.namespaces
+  for each row when (old.deleted_at is null and new.deleted_at is not null) execute function patchcord.on_namespace_deleted();
+revoke execute on function
+  patchcord.on_agent_named(), patchcord.on_namespace_named(), patchcord.on_namespace_deleted()
+from public;
 
 alter table patchcord.agents enable row level security;
 alter table patchcord.agents force row level security;

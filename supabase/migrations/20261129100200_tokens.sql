@@ -22,6 +22,8 @@ comment on table patchcord.tokens is
 comment on column patchcord.tokens.refusals is 'Calls refused for the rate since the last that passed.';
 comment on column patchcord.tokens.refused_count is 'Calls refused for the rate within the minute since refused_since.';
 comment on column patchcord.tokens.rotated_from is 'The token whose successor this is.';
+create index tokens_namespace on patchcord.tokens (namespace_uuid, created_at desc, id desc);
+create index tokens_rotated on patchcord.tokens (rotated_from) where rotated_from is not null;
 create index tokens_agent on patchcord.tokens (agent_uuid);
 create index tokens_revoked on patchcord.tokens (revoked_at) where revoked_at is not null;
 create index tokens_expiring on patchcord.tokens (expires_at) where expires_at is not null;

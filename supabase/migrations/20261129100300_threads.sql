@@ -15,6 +15,7 @@ comment on table patchcord.threads is
   'A slug belongs to the set of its participants: the same slug among other agents is another thread.';
 create index threads_latest on patchcord.threads (namespace_uuid, last_message_at desc, id desc);
 create index threads_slug on patchcord.threads (namespace_uuid, slug);
+create index threads_resolved_by on patchcord.threads (resolved_by_uuid) where resolved_by_uuid is not null;
 alter table patchcord.threads enable row level security;
 alter table patchcord.threads force row level security;
 create policy owner_all on patchcord.threads to current_user using (true) with check (true);

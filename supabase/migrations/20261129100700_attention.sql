@@ -10,6 +10,7 @@ create table patchcord.pairs (
 );
 comment on table patchcord.pairs is
   'One row per pair of agents: the lock that lets exactly one of two crossing messages pass the gate, and the turns of the loop budget.';
+create index pairs_high on patchcord.pairs (high_uuid);
 alter table patchcord.pairs enable row level security;
 alter table patchcord.pairs force row level security;
 create policy owner_all on patchcord.pairs to current_user using (true) with check (true);
