@@ -1,4 +1,5 @@
 import { type Token, tokenizeCode } from '../../test/tidy/lexer.ts'
+import { isJsx } from '../../test/tidy/tree.ts'
 
 export interface Sized {
   /** `file` or `file:line name`. */
@@ -35,7 +36,7 @@ const INSIDE_TYPE = new Set([':', '|', '&', '=>', '<', ',', 'is', 'extends', 'ke
  * function counts in its outer one too.
  */
 export function measureFunctions(file: string, source: string): Sized[] {
-  const tokens = tokenizeCode(source)
+  const tokens = tokenizeCode(source, isJsx(file))
   const pairs = pairBrackets(tokens)
   return tokens.flatMap((token, index) => {
     const found = token.text === '=>' ? findArrow(tokens, pairs, index) : findMethod(tokens, pairs, index)

@@ -177,10 +177,10 @@ export async function acceptInvite(scope: PersonScope, input: { code: string }):
   if (!isCode(input.code)) throw noInvite()
   return await asPerson(scope, async (sql) => {
     const [row] = await sql`select patchcord.accept_invite(${hashCode(input.code)}) as answer`
-    const { outcome, namespace } = row?.answer as { outcome: string; namespace: string }
-    if (outcome === 'ok') return { namespace }
-    if (outcome === 'not_found') throw noInvite()
-    throw new PatchcordError('conflict', `You are a member of ${namespace} already.`, {
+    const answer = row?.answer as { outcome: string; namespace: string }
+    if (answer.outcome === 'ok') return { namespace: answer.namespace }
+    if (answer.outcome === 'not_found') throw noInvite()
+    throw new PatchcordError('conflict', `You are a member of ${answer.namespace} already.`, {
       hint: 'The invite still works for somebody else.',
     })
   })

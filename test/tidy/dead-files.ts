@@ -1,7 +1,7 @@
 import { posix } from 'node:path'
 import { listEdges, resolveImport, scanJsdocImports } from './imports.ts'
 import { tokenizeCode } from './lexer.ts'
-import { isCode, isProduct, isTest, type Rule, type Tree, type Violation } from './tree.ts'
+import { isCode, isJsx, isProduct, isTest, type Rule, type Tree, type Violation } from './tree.ts'
 
 /** What names a program that somebody starts: npm, CI, and what Claude Code and Codex read of a plugin. */
 const MANIFESTS = [
@@ -76,8 +76,8 @@ function reach(tree: Tree, entries: string[], isFollowed: (file: string) => bool
 function listReferences(tree: Tree, file: string): string[] {
   const source = tree.get(file) ?? ''
   const imported = listEdges(tree, file).map(({ to }) => to)
-  const borrowed = scanJsdocImports(source).map((specifier) => resolveImport(tree, file, specifier))
-  const strings = tokenizeCode(source).filter(({ kind }) => kind === 'string' || kind === 'template')
+  const borrowed = scanJsdocImports(source, isJsx(file)).map((specifier) => resolveImport(tree, file, specifier))
+  const strings = tokenizeCode(source, isJsx(file)).filter(({ kind }) => kind === 'string' || kind === 'template')
   const named = strings.flatMap(({ text }) =>
     listPaths(text).flatMap((path) => [path, posix.join(posix.dirname(file), path)]),
   )

@@ -1,6 +1,6 @@
 import { listEdges } from './imports.ts'
 import { type Token, tokenizeCode } from './lexer.ts'
-import { isCode, type Rule, type Tree, type Violation } from './tree.ts'
+import { isCode, isJsx, type Rule, type Tree, type Violation } from './tree.ts'
 
 const ENVIRONMENT_READERS = ['server/config.ts', 'plugin/env.ts', 'scripts/lib/config.cjs']
 
@@ -94,7 +94,7 @@ function findTokens(
   isFound: (tokens: Token[], index: number) => boolean,
   message: string,
 ): Violation[] {
-  const tokens = tokenizeCode(tree.get(file) ?? '')
+  const tokens = tokenizeCode(tree.get(file) ?? '', isJsx(file))
   return tokens
     .filter((_, index) => isFound(tokens, index))
     .map(({ line }) => ({ file, message: `line ${line}: ${message}` }))

@@ -1,6 +1,6 @@
 import { posix } from 'node:path'
 import { type Token, tokenize, tokenizeCode } from './lexer.ts'
-import type { Tree } from './tree.ts'
+import { isJsx, type Tree } from './tree.ts'
 
 export interface Import {
   /** Null where it is computed at run time. */
@@ -18,8 +18,8 @@ export interface Edge extends Import {
 }
 
 /** Every import of a module: static, `export from`, `import()` and `require()`; none in strings, comments and templates. */
-export function scanImports(source: string): Import[] {
-  const tokens = tokenizeCode(source)
+export function scanImports(source: string, isJsx = false): Import[] {
+  const tokens = tokenizeCode(source, isJsx)
   return tokens.flatMap((token, index) => {
     if (token.kind !== 'word' || isMember(tokens, index)) return []
     const found = READERS.get(token.text)?.(tokens, index)
@@ -28,8 +28,8 @@ export function scanImports(source: string): Import[] {
 }
 
 /** Specifiers in JSDoc: `@import { X } from './x.d.ts'` and `import('./x.d.ts')`; types only, erased. */
-export function scanJsdocImports(source: string): string[] {
-  const comments = tokenize(source).filter((token) => token.kind === 'comment')
+export function scanJsdocImports(source: string, isJsx = false): string[] {
+  const comments = tokenize(source, isJsx).filter((token) => token.kind === 'comment')
   return comments.flatMap(({ text }) => [
     ...Array.from(text.matchAll(/@import\s[^'"]*?from\s*['"]([^'"]+)['"]/g), (match) => match[1] ?? ''),
     ...Array.from(text.matchAll(/\bimport\(\s*['"]([^'"]+)['"]\s*\)/g), (match) => match[1] ?? ''),
@@ -65,7 +65,7 @@ export function listEdges(tree: Tree, from: string): Edge[] {
 }
 
 function readEdges(tree: Tree, from: string): Edge[] {
-  return scanImports(tree.get(from) ?? '').map((found) => ({
+  return scanImports(tree.get(from) ?? '', isJsx(from)).map((found) => ({
     ...found,
     from,
     to: found.specifier === null ? null : resolveImport(tree, from, found.specifier),

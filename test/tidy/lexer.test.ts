@@ -30,11 +30,39 @@ describe('the lexer', () => {
     assert.equal(kindsOf("(a) / b / 'c'").includes('regex'), false)
     assert.equal(kindsOf("x[0] / y / 'c'").includes('regex'), false)
   })
-  test('survives the text and the closing tags of JSX', () => {
-    const source = "<ul>{list.map((x) => { return <li>don't {x}</li> })}</ul>"
-    const count = (text: string) => textsOf(source).filter((other) => other === text).length
-    assert.equal(count('{'), 3)
-    assert.equal(count('}'), 3)
+  test('leaves the text between tags out, and reads the code in its braces', () => {
+    const source = [
+      "const page = (<ul class='a {b' {...more}>",
+      '  {list.map((x) => { return <li key={x} hidden>don\'t // go to http://x `y {f("z")}</li> })}',
+      "  {/* it's */} <br/> a > b's <Some.Part of={<i>/'</i>} /> {`t §{1 / 2} `}",
+      '  <></> no } brace /* here',
+      '</ul>)',
+      "const after = 'read' // comment",
+    ].join('\n')
+    const tokens = tokenizeCode(dollars(source), true)
+    const texts = tokens.map(({ text }) => text)
+    for (const word of ["don't", 'go', 'http', 'no', 'here', 'y']) assert.ok(!texts.includes(word), word)
+    for (const word of ["'a {b'", 'more', 'list', 'f', '"z"', 'Some.Part', 'of', 'after', "'read'"])
+      assert.ok(texts.includes(word), word)
+    const count = (text: string) => texts.filter((other) => other === text).length
+    assert.equal(count('{'), count('}'))
+    assert.equal(tokens.find(({ text }) => text === 'after')?.line, 6)
+    assert.equal(tokens.find(({ text }) => text === 'f')?.line, 2)
+  })
+  test('reads on after an element, and takes no comparison and no type argument for one', () => {
+    const source =
+      'const a = <p>it\'s</p>\nif (a < b && c<d>(e) / 2 / "f") return cond ? <a/> : <b>"</b>\nlet g: X<Y> = h'
+    const texts = tokenizeCode(source, true).map(({ text }) => text)
+    assert.deepEqual(texts.slice(texts.indexOf('if')), [
+      ...['if', '(', 'a', '<', 'b', '&', '&', 'c', '<', 'd', '>', '(', 'e', ')', '/', '2', '/', '"f"', ')'],
+      ...['return', 'cond', '?', '<', 'a', '/>', ':', '<', 'b', '>', '</b>'],
+      ...['let', 'g', ':', 'X', '<', 'Y', '>', '=', 'h'],
+    ])
+    assert.ok(!tokenizeCode('const f = <T>(x: T) => x\nconst g = "x"').some(({ text }) => text.includes('\n')))
+  })
+  test('comes to an end whatever JSX is left open', () => {
+    for (const source of ['(<', '(<a', '(<a b={', '(<a>', '(<a>{', '(<a>{b', '(<a></', '(<a b="', '(<a><', '(<>'])
+      assert.ok(tokenize(source, true).length > 0, source)
   })
   test('numbers lines from 1, across comments, templates and escaped line ends', () => {
     const lines = tokenizeCode(dollars("/*\n*/ a `\n§{b}\n` 'x\\\ny' c")).map(

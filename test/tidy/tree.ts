@@ -50,6 +50,11 @@ export function isCode(path: string): boolean {
   return /\.(?:ts|tsx|mts|mjs|cjs|js)$/.test(path)
 }
 
+/** Files whose elements are read as such: in others `<T>(x)` is a type parameter. */
+export function isJsx(path: string): boolean {
+  return /\.[jt]sx$/.test(path)
+}
+
 /** Test files of a tree, by the names that the runner looks for. */
 export function isTest(path: string): boolean {
   return /^test\/.*\.(?:test|kill|client)\.ts$/.test(path)
