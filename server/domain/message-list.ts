@@ -55,6 +55,7 @@ export interface MessagePage {
   messages: ListedMessage[]
   /** `before` of the next page; null: there is no more. */
   next: string | null
+  paused_at: string | null
 }
 
 export interface ListMessages {
@@ -69,9 +70,9 @@ export interface ListMessages {
  * still have a next one: each looks a certain way back and no further. Throws invalid for a `before` that is none.
  */
 export async function listMessages(scope: PersonScope, input: ListMessages): Promise<MessagePage> {
-  return await asMember(scope, input.namespace, async (sql) => {
+  return await asMember(scope, input.namespace, async (sql, me) => {
     const { ids, next } = await findMessages(sql, input.filters, input.before, PAGE)
-    return { messages: await readMessages(sql, ids, PREVIEW_CHARACTERS), next }
+    return { messages: await readMessages(sql, ids, PREVIEW_CHARACTERS), next, paused_at: me.pausedAt }
   })
 }
 
@@ -124,8 +125,8 @@ async function findMessages(
   const [row] = await sql`
     select patchcord.find_messages(${JSON.stringify(filters)}::text::jsonb, ${sentAt}::text::timestamptz, ${id}::uuid, ${max}::integer)
       as answer`
-  const { ids, next } = row?.answer as { ids: string[]; next: { sent_at: string; id: string } | null }
-  return { ids, next: next && `${next.sent_at}_${next.id}` }
+  const found = row?.answer as { ids: string[]; next: { sent_at: string; id: string } | null }
+  return { ids: found.ids, next: found.next && `${found.next.sent_at}_${found.next.id}` }
 }
 
 /** Where a page ended: `<sent_at>_<id>`. Throws invalid. */

@@ -35,8 +35,8 @@ export interface ListThreads {
 export async function listThreads(
   scope: PersonScope,
   input: ListThreads,
-): Promise<{ threads: ListedThread[]; next: string | null }> {
-  return await asMember(scope, input.namespace, async (sql) => {
+): Promise<{ threads: ListedThread[]; next: string | null; paused_at: string | null }> {
+  return await asMember(scope, input.namespace, async (sql, me) => {
     const { sentAt, id } = parsePlace(input.before)
     const rows = await sql`
       select t.id, t.slug, to_jsonb(t.last_message_at) as last_message_at, to_jsonb(t.resolved_at) as resolved_at,
@@ -68,6 +68,7 @@ export async function listThreads(
     return {
       threads: page.map(({ latest_id, ...row }) => ({ ...row, latest: latest.get(latest_id) ?? null }) as ListedThread),
       next: last ? `${last.last_message_at}_${last.id}` : null,
+      paused_at: me.pausedAt,
     }
   })
 }
@@ -82,6 +83,7 @@ export interface Thread {
   messages: ListedMessage[]
   /** `before` of the page with earlier ones; null: these begin the thread. */
   next: string | null
+  paused_at: string | null
 }
 
 /** The latest 50 messages of a thread, or those before a place in it. Throws not_found, or invalid for a `before` that is none. */
@@ -89,7 +91,7 @@ export async function getThread(
   scope: PersonScope,
   input: { namespace: string; id: string; before?: string | undefined },
 ): Promise<Thread> {
-  return await asMember(scope, input.namespace, async (sql) => {
+  return await asMember(scope, input.namespace, async (sql, me) => {
     const { sentAt, id: beforeId } = parsePlace(input.before)
     const id = z.uuid().safeParse(input.id).success ? input.id : null
     const [thread] = await sql`
@@ -107,9 +109,10 @@ export async function getThread(
     const last = rows.length > MESSAGES_PAGE ? page.at(-1) : undefined
     const ids = page.map((row) => row.id as string).reverse()
     return {
-      ...(thread as unknown as Omit<Thread, 'messages' | 'next'>),
+      ...(thread as unknown as Omit<Thread, 'messages' | 'next' | 'paused_at'>),
       messages: await readMessages(sql, ids, CONTENT_CHARACTERS),
       next: last ? `${last.sent_at}_${last.id}` : null,
+      paused_at: me.pausedAt,
     }
   })
 }
