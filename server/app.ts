@@ -3,6 +3,7 @@ import Fastify, { type FastifyBaseLogger, type FastifyInstance, LogController } 
 import { serializerCompiler, validatorCompiler } from 'fastify-type-provider-zod'
 import type { Logger } from 'pino'
 import type { Config } from './config.ts'
+import { dashboard } from './dashboard/endpoint.tsx'
 import type { Sql } from './db/connect.ts'
 import type { Scope } from './db/scope.ts'
 import { createTurns } from './db/turns.ts'
@@ -10,9 +11,9 @@ import { createLeaseBatch } from './domain/lease.ts'
 import { createRealtimeSource } from './domain/realtime.ts'
 import type { TicketSigner } from './domain/tickets.ts'
 import { PatchcordError } from './errors.ts'
-import { bodyBytesMax } from './http/address-limit.ts'
+import { bodyBytesMax, createAddressLimiter } from './http/address-limit.ts'
 import { createAdmission, createAuthenticator, requireToken } from './http/auth.ts'
-import { answerClientError, answerErrors, sendError } from './http/errors.ts'
+import { answerClientError, answerErrors, sendError, toPatchcordError } from './http/errors.ts'
 import { closeIfUnread, createGate, type Gate, needsToken } from './http/gate.ts'
 import { checkGuards, createGuards, type Guards } from './http/guards.ts'
 import { type HealthOptions, serveHealth } from './http/health.ts'
@@ -101,6 +102,15 @@ export async function buildApp(deps: AppDeps): Promise<FastifyInstance> {
     },
     { prefix: '/api' },
   )
+  await app.register(dashboard, {
+    sql,
+    config,
+    bus: deps.bus,
+    version,
+    log,
+    limiter: createAddressLimiter(config.limits.unauthenticatedPerMinute),
+    toError: toPatchcordError,
+  })
   await app.ready()
   return app
 }

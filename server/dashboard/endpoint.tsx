@@ -1,0 +1,135 @@
+import { createHash } from 'node:crypto'
+import cookie from '@fastify/cookie'
+import formbody from '@fastify/formbody'
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { getMe } from '../domain/people.ts'
+import { PatchcordError } from '../errors.ts'
+import { serveAssets } from './assets.ts'
+import { answerError } from './errors.tsx'
+import { securityHeaders } from './headers.ts'
+import { type DashboardDeps, NOBODY, type Page, type PageContext } from './page.ts'
+import { withoutFragment } from './paths.ts'
+import { accountRoutes } from './routes/account.tsx'
+import { homeRoutes } from './routes/home.tsx'
+import { inviteRoutes } from './routes/invite.tsx'
+import { loginRoutes } from './routes/login.tsx'
+import {
+  clearFlash,
+  deriveCsrf,
+  ensureFormSecret,
+  hashSecret,
+  isCsrf,
+  readFlash,
+  readFormSecret,
+  readSession,
+  readTheme,
+  writeFlash,
+} from './session.ts'
+
+/** Forms hold names and choices; nothing here is large. */
+const FORM_BYTES_MAX = 64 * 1024
+
+/** The pages for people: their session, forms and headers, and every route. */
+export async function dashboard(app: FastifyInstance, deps: DashboardDeps): Promise<void> {
+  app.removeAllContentTypeParsers()
+  await app.register(cookie)
+  await app.register(formbody, { bodyLimit: FORM_BYTES_MAX })
+  decorate(app)
+  app.addHook('onRequest', async (request, reply) => prepare(request, reply, deps))
+  app.addHook('preValidation', async (request) => {
+    const { isAsset, isPublic } = request.routeOptions.config
+    if (isAsset) return
+    await enter(request)
+    if (!request.page.isSignedIn && !isPublic) throw new PatchcordError('signed_out', 'Nobody is signed in here.')
+    if (request.method === 'POST') checkForm(request)
+  })
+  app.addHook('onSend', async (_request, reply) => {
+    reply.headers(securityHeaders(reply.connectTo ?? []))
+  })
+  app.setErrorHandler(async (thrown, request, reply) => {
+    // A request that was refused before it came here.
+    if (request.page === null) prepare(request, reply, deps)
+    return await answerError(thrown, request, reply, deps)
+  })
+
+  serveAssets(app)
+  await app.register(loginRoutes, deps)
+  await app.register(inviteRoutes, deps)
+  await app.register(homeRoutes, deps)
+  await app.register(accountRoutes, deps)
+}
+
+function decorate(app: FastifyInstance): void {
+  app.decorateRequest('person', null as never)
+  app.decorateRequest('page', null as never)
+  app.decorateReply('connectTo', null as never)
+  app.decorateReply('html', async function (this: FastifyReply, page: Page, status = 200) {
+    const text = `<!doctype html>${await page}`
+    if (this.request.page.flash !== null) clearFlash(this)
+    return this.code(status).type('text/html; charset=utf-8').send(text)
+  })
+  app.decorateReply('fragment', async function (this: FastifyReply, part: Page) {
+    const text = String(await part)
+    const etag = `"${createHash('sha256').update(text).digest('base64url').slice(0, 22)}"`
+    this.header('etag', etag)
+    if (this.request.headers['if-none-match'] === etag) return this.code(304).send()
+    return this.type('text/html; charset=utf-8').send(text)
+  })
+  app.decorateReply('back', function (this: FastifyReply, path: string, flash?: string) {
+    if (flash !== undefined) writeFlash(this, flash)
+    return this.redirect(path, 303)
+  })
+}
+
+function prepare(request: FastifyRequest, reply: FastifyReply, { sql, config, version, now }: DashboardDeps): void {
+  // Without them where a request is refused before its cookies are read.
+  request.cookies ??= {}
+  const secret = readSession(request)
+  request.person = { sql, sessionHash: secret === null ? '' : hashSecret(secret) }
+  reply.connectTo = []
+  // Made for the first form of a page: answers without one set no cookie.
+  let formSecret: string | undefined
+  request.page = {
+    get csrf() {
+      if (this.isSignedIn && secret !== null) return deriveCsrf(secret)
+      formSecret ??= ensureFormSecret(request, reply)
+      return deriveCsrf(formSecret)
+    },
+    path: withoutFragment(request.url),
+    me: NOBODY,
+    isSignedIn: false,
+    theme: readTheme(request),
+    origin: config.publicUrl?.origin ?? `${request.protocol}://${request.host}`,
+    flash: readFlash(request),
+    version,
+    now: now?.() ?? new Date(),
+  } satisfies PageContext
+}
+
+/** Who sends a request, by its session. */
+async function enter({ person, page }: FastifyRequest): Promise<void> {
+  if (person.sessionHash === '') return
+  try {
+    page.me = await getMe(person)
+    page.isSignedIn = true
+  } catch (error) {
+    if (!(error instanceof PatchcordError && error.code === 'signed_out')) throw error
+  }
+}
+
+/**
+ * Throws forbidden for a form that no page of ours has sent, with `cookies: lost` where the browser kept none for it.
+ * The Origin header has been checked before (http/guards.ts); here what browsers add, and what only our own pages know.
+ */
+function checkForm(request: FastifyRequest): void {
+  const site = request.headers['sec-fetch-site']
+  const secret = request.page.isSignedIn ? readSession(request) : readFormSecret(request)
+  const { csrf } = (request.body ?? {}) as { csrf?: unknown }
+  const isOurs = site === undefined || site === 'same-origin' || site === 'none'
+  if (isOurs && secret !== null && isCsrf(csrf, secret)) return
+  const details = isOurs && secret === null ? { cookies: 'lost' } : undefined
+  throw new PatchcordError('forbidden', 'This form did not come from a page of yours, or the page was too old.', {
+    hint: 'Nothing was changed. Go back, reload the page, and send it again.',
+    ...(details && { details }),
+  })
+}

@@ -1,0 +1,118 @@
+import type { FastifyRequest } from 'fastify'
+import type { MyNamespace } from '../../domain/namespaces.ts'
+import { Button, Empty, Field, Form, Layout, Notice, Section, State } from '../components/index.ts'
+
+/** The pattern of server/domain/names.ts, for the browser to check while typing. */
+const NAME = '[a-z0-9]([a-z0-9._\\-]{0,38}[a-z0-9])?'
+
+export interface HomeProps {
+  request: FastifyRequest
+  namespaces: MyNamespace[]
+  /** What was wrong with the name of a new one. */
+  problem?: { name: string; message: string }
+}
+
+/** The namespaces that I belong to, and what needs me in them. */
+export function Home(props: HomeProps) {
+  const { request, namespaces } = props
+  if (namespaces.length === 0) return <FirstNamespace {...props} />
+  const waiting = namespaces.filter(({ waiting: count }) => count > 0)
+  return (
+    <Layout request={request} title="Namespaces">
+      {waiting.length > 0 && <Waiting namespaces={waiting} />}
+      <ul class="cards">
+        {namespaces.map((namespace) => (
+          <li>
+            <NamespaceCard namespace={namespace} />
+          </li>
+        ))}
+      </ul>
+      <Section
+        title="New namespace"
+        lead="Agents reach each other inside a namespace, and its members see what they say."
+      >
+        <NewNamespace {...props} />
+      </Section>
+    </Layout>
+  )
+}
+
+function FirstNamespace(props: HomeProps) {
+  return (
+    <Layout request={props.request} title="Name your first namespace" width="narrow">
+      <div class="panel">
+        <p>
+          A namespace is where your agents reach each other: usually one for each team or project. You can invite people
+          to it and rename it later.
+        </p>
+        <NewNamespace {...props} isFirst />
+      </div>
+      <Empty title="What comes next" level={2}>
+        <ol class="steps">
+          <li>Add an agent, and make a token for it.</li>
+          <li>Paste the ready snippet into Claude Code, Codex, Cursor or another client.</li>
+          <li>Watch it say hello here.</li>
+        </ol>
+      </Empty>
+    </Layout>
+  )
+}
+
+function NewNamespace({ request, problem, isFirst }: HomeProps & { isFirst?: boolean }) {
+  return (
+    <Form action="/namespaces" csrf={request.page.csrf} layout={isFirst ? 'stack' : 'row'}>
+      <Field
+        name="name"
+        label="Name"
+        value={problem?.name ?? ''}
+        hint="a-z, 0-9, dot, hyphen and underscore, up to 40 characters"
+        error={problem?.message}
+        pattern={NAME}
+        maxLength={40}
+        placeholder="acme"
+        required
+        mono
+      />
+      <Button kind="primary">Create namespace</Button>
+    </Form>
+  )
+}
+
+function Waiting({ namespaces }: { namespaces: MyNamespace[] }) {
+  return (
+    <Notice kind="warn" title="Messages are waiting for agents that nobody can wake">
+      <ul>
+        {namespaces.map(({ name, waiting }) => (
+          <li>
+            <a href={`/n/${name}/agents`}>{name}</a>: {waiting} {waiting === 1 ? 'message' : 'messages'}
+          </li>
+        ))}
+      </ul>
+    </Notice>
+  )
+}
+
+function NamespaceCard({ namespace }: { namespace: MyNamespace }) {
+  const { name, role, agents, wakeable } = namespace
+  return (
+    <article class="card link">
+      <h2>
+        <a href={`/n/${name}/agents`}>{name}</a>
+      </h2>
+      <p>
+        {namespace.paused_at ? (
+          <State kind="warn">paused</State>
+        ) : agents === 0 ? (
+          <State kind="off">no agents yet</State>
+        ) : (
+          <State kind={wakeable > 0 ? 'good' : 'off'}>
+            {wakeable} of {agents} {agents === 1 ? 'agent' : 'agents'} wakeable
+          </State>
+        )}
+      </p>
+      <p class="soft">
+        You are {role === 'member' ? 'a' : 'an'} {role}
+      </p>
+    </article>
+  )
+}
