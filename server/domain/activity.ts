@@ -65,7 +65,7 @@ async function readHours(sql: TransactionSql, hours: number): Promise<Activity['
     with bounds as (
       select date_trunc('hour', clock_timestamp(), 'UTC') - make_interval(hours => ${hours - 1}::integer) as since
     ), counted as (
-      select date_trunc('hour', b.sent_at, 'UTC') as hour, count(*) as count from patchcord.message_bodies b
+      select date_bin('1 hour', b.sent_at, 'epoch') as hour, count(*) as count from patchcord.message_bodies b
       where b.from_namespace_uuid = (select patchcord.claim_namespace()) and b.sent_at >= (select since from bounds)
       group by 1
     )
@@ -77,39 +77,8 @@ async function readHours(sql: TransactionSql, hours: number): Promise<Activity['
 }
 
 async function readTimes(sql: TransactionSql): Promise<Pick<Activity, 'deliveries' | 'times'>> {
-  const [row] = await sql`
-    with recent as materialized (
-      select b.id, b.sent_at from patchcord.message_bodies b
-      where b.from_namespace_uuid = (select patchcord.claim_namespace())
-      order by b.sent_at desc, b.id desc limit ${DELIVERIES_MAX}
-    ), delivery as materialized (
-      select extract(epoch from d.notified_at - b.sent_at)::float8 * 1000 as notified,
-        extract(epoch from d.fetched_at - b.sent_at)::float8 * 1000 as fetched,
-        extract(epoch from d.answered_at - b.sent_at)::float8 * 1000 as answered
-      from recent b join patchcord.deliveries d on d.message_id = b.id
-      -- A note to oneself goes nowhere.
-      where d.to_agent_uuid <> d.from_agent_uuid
-      order by b.sent_at desc, b.id desc limit ${DELIVERIES_MAX}
-    )
-    select (select count(*) from delivery) as deliveries, jsonb_agg(to_jsonb(s) - 'place' order by s.place) as times
-    from (
-      select v.place, v.step, count(v.ms) as count,
-        percentile_cont(0.5) within group (order by v.ms) as median_ms,
-        percentile_cont(0.95) within group (order by v.ms) as p95_ms,
-        jsonb_build_array(
-          count(*) filter (where v.ms < 100),
-          count(*) filter (where v.ms < 1000),
-          count(*) filter (where v.ms < 10000),
-          count(*) filter (where v.ms < 60000),
-          count(*) filter (where v.ms < 600000),
-          count(*) filter (where v.ms < 3600000)
-        ) as under
-      from delivery d cross join lateral (
-        values (1, 'notified', d.notified), (2, 'fetched', d.fetched), (3, 'answered', d.answered)
-      ) as v (place, step, ms)
-      group by v.place, v.step
-    ) s`
-  return { deliveries: row?.deliveries as number, times: (row?.times ?? []) as StepTime[] }
+  const [row] = await sql`select patchcord.measure_deliveries(${DELIVERIES_MAX}) as answer`
+  return row?.answer as Pick<Activity, 'deliveries' | 'times'>
 }
 
 /** Under row-level security each index of states serves, agent by agent: a namespace of 100,000 messages has few such. */

@@ -10,6 +10,7 @@ const PREVIEW_CHARACTERS = 240
 const EXPORT_PAGE = 100
 const TEXT_MAX = 200
 const NAMES_SHOWN = 3
+const AGENTS_MAX = 200
 
 export const MESSAGE_KINDS = ['message', 'question', 'report', 'heads-up', 'request', 'resolved', 'expired'] as const
 
@@ -56,6 +57,8 @@ export interface MessagePage {
   /** `before` of the next page; null: there is no more. */
   next: string | null
   paused_at: string | null
+  /** Names to narrow the list to, 200 at most. */
+  agents: string[]
 }
 
 export interface ListMessages {
@@ -72,7 +75,14 @@ export interface ListMessages {
 export async function listMessages(scope: PersonScope, input: ListMessages): Promise<MessagePage> {
   return await asMember(scope, input.namespace, async (sql, me) => {
     const { ids, next } = await findMessages(sql, input.filters, input.before, PAGE)
-    return { messages: await readMessages(sql, ids, PREVIEW_CHARACTERS), next, paused_at: me.pausedAt }
+    const agents = await sql`
+      select a.name from patchcord.agents a where a.namespace_uuid = ${me.namespaceId} order by a.name limit ${AGENTS_MAX}`
+    return {
+      messages: await readMessages(sql, ids, PREVIEW_CHARACTERS),
+      next,
+      paused_at: me.pausedAt,
+      agents: agents.map(({ name }) => name as string),
+    }
   })
 }
 
