@@ -2,7 +2,7 @@ import { z } from 'zod'
 import type { AnySql, Sql } from '../db/connect.ts'
 import { asAgent, asMember, type PersonScope, type Scope } from '../db/scope.ts'
 import { PatchcordError } from '../errors.ts'
-import { checkName } from './names.ts'
+import { checkName, NameTaken } from './names.ts'
 import { findNamespaceId, suggestingName, takingName } from './namespaces.ts'
 
 export const ListAgents = z.strictObject({
@@ -58,9 +58,7 @@ export async function createAgent(admin: AnySql, input: { namespace: string; nam
     insert into patchcord.agents (namespace_uuid, name) values (${namespaceId}, ${name})
     on conflict (namespace_uuid, name) do nothing returning id`)
   if (row) return { id: row.id as string }
-  throw new PatchcordError('conflict', `Agent ${name}@${input.namespace} exists already.`, {
-    hint: 'Choose another name.',
-  })
+  throw new NameTaken(`Agent ${name}@${input.namespace} exists already.`)
 }
 
 /** For operators. Throws not_found. */
@@ -105,11 +103,15 @@ export async function renameAgent(
 ): Promise<{ id: string }> {
   const name = checkAgentName(input.newName)
   const id = await findAgentId(admin, input)
-  await takingName(
-    admin`update patchcord.agents set name = ${name} where id = ${id}`,
+  // Of two who rename at once the second renames nothing that it has not seen.
+  const rows = await takingName(
+    admin`update patchcord.agents set name = ${name} where id = ${id} and name = ${input.agent} returning id`,
     `Agent ${name}@${input.namespace} exists already.`,
   )
-  return { id }
+  if (rows.length > 0) return { id }
+  throw new PatchcordError('conflict', `Somebody else has renamed or deleted ${input.agent} meanwhile.`, {
+    hint: 'Look again.',
+  })
 }
 
 /** Notices of the server are from `patchcord`: nobody may be taken for it. */

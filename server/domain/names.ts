@@ -28,6 +28,13 @@ export function checkName(text: string, what: 'namespace' | 'agent'): string {
   )
 }
 
+/** A name that somebody has, or had while messages carry it. */
+export class NameTaken extends PatchcordError {
+  constructor(message: string, cause?: unknown) {
+    super('conflict', message, { hint: 'Choose another name.', ...(cause === undefined ? {} : { cause }) })
+  }
+}
+
 /** Agents of an address text: names, with the namespace where one is given; null for `*`, everyone in the caller's namespace. */
 export function parseAddresses(text: string, max: number): { names: string[]; namespaces: (string | null)[] } | null {
   const parts = text.split(',').map((part) => part.trim())

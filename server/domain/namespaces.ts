@@ -1,7 +1,7 @@
 import type { AnySql, Sql } from '../db/connect.ts'
 import { asMember, asPerson, type MemberRole, type PersonScope } from '../db/scope.ts'
 import { PatchcordError } from '../errors.ts'
-import { checkName } from './names.ts'
+import { checkName, NameTaken } from './names.ts'
 
 const NAMESPACES_PER_PERSON_MAX = 50
 const MESSAGES_COUNTED_MAX = 100_000
@@ -16,7 +16,7 @@ export async function createNamespace(admin: Sql, input: { name: string }): Prom
       select patchcord.adopt_namespaces(id) from patchcord.people where is_operator order by created_at, id limit 1`
     return { id: row.id as string, name }
   }
-  throw new PatchcordError('conflict', `Namespace ${name} exists already.`, { hint: 'Choose another name.' })
+  throw new NameTaken(`Namespace ${name} exists already.`)
 }
 
 export async function listNamespaces(admin: Sql): Promise<{ name: string; agents: number; created_at: string }[]> {
@@ -45,11 +45,13 @@ export async function renameNamespace(
 ): Promise<{ id: string }> {
   const name = checkName(input.newName, 'namespace')
   const id = await findNamespaceId(admin, input.name)
-  await takingName(
-    admin`update patchcord.namespaces set name = ${name} where id = ${id}`,
+  // Of two who rename at once the second renames nothing that it has not seen.
+  const rows = await takingName(
+    admin`update patchcord.namespaces set name = ${name} where id = ${id} and name = ${input.name} returning id`,
     `Namespace ${name} exists already.`,
   )
-  return { id }
+  if (rows.length > 0) return { id }
+  throw new PatchcordError('conflict', `Somebody else has renamed ${input.name} meanwhile.`, { hint: 'Look again.' })
 }
 
 /** Constraints of names: somebody has it, or had it and messages carry it. */
@@ -62,17 +64,16 @@ export async function takingName<T>(statement: PromiseLike<T>, taken = 'This nam
   } catch (error) {
     const constraint = error instanceof Error && 'constraint_name' in error ? String(error.constraint_name) : ''
     if (!(error instanceof Error) || !NAME_CONSTRAINTS.includes(constraint)) throw error
-    const message = constraint === 'former_name' ? error.message : taken
-    throw new PatchcordError('conflict', message, { hint: 'Choose another name.', cause: error })
+    throw new NameTaken(constraint === 'former_name' ? error.message : taken, error)
   }
 }
 
-/** What `work` answers; a conflict about a name gets one that is free into its hint. */
+/** What `work` answers; the refusal of a name gets one that is free into its hint. */
 export async function suggestingName<T>(work: () => Promise<T>, suggest: () => Promise<string | null>): Promise<T> {
   try {
     return await work()
   } catch (error) {
-    if (!(error instanceof PatchcordError) || error.code !== 'conflict') throw error
+    if (!(error instanceof NameTaken)) throw error
     const suggestion = await suggest()
     if (suggestion === null) throw error
     throw new PatchcordError('conflict', error.message, {
@@ -110,7 +111,7 @@ export async function foundNamespace(scope: PersonScope, input: { name: string }
       asPerson(scope, async (sql) => {
         const [row] = await takingName(sql`
           select patchcord.found_namespace(${name}, ${NAMESPACES_PER_PERSON_MAX}) as outcome`)
-        if (row?.outcome === 'taken') throw new PatchcordError('conflict', `Namespace ${name} exists already.`)
+        if (row?.outcome === 'taken') throw new NameTaken(`Namespace ${name} exists already.`)
         if (row?.outcome !== 'too_many') return
         throw new PatchcordError('forbidden', `You own ${NAMESPACES_PER_PERSON_MAX} namespaces already.`, {
           hint: 'Delete one that is not needed any more.',

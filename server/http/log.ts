@@ -21,8 +21,11 @@ export function createLogger(
   )
 }
 
+/** What stands in these paths signs somebody in. */
+const CODE_PATHS = /^(\/(?:login|invite)\/)[^/]+/
+
 function describeRequest(request: Pick<IncomingMessage, 'method' | 'url'>): object {
-  return { method: request.method, path: request.url?.split('?', 1)[0] }
+  return { method: request.method, path: request.url?.split('?', 1)[0]?.replace(CODE_PATHS, '$1[redacted]') }
 }
 
 /** Of a database error neither the row nor the parameters: they hold the text of messages. */

@@ -2,19 +2,42 @@ import assert from 'node:assert/strict'
 import { after, before, describe, test } from 'node:test'
 import { createTestDatabase, type TestDatabase } from '../helpers/database.ts'
 
-const ROLES = ['patchcord_api', 'patchcord_agent', 'patchcord_ticket']
+const ROLES = ['patchcord_api', 'patchcord_agent', 'patchcord_person', 'patchcord_ticket']
 const OUTSIDERS = ['public', 'anon', 'authenticated', 'service_role']
 
 /** Every function of the schema, by the roles that may execute it; a new one must be put where it belongs. */
 const FUNCTIONS: Record<string, string[]> = {
-  'patchcord_agent patchcord_ticket': ['claim(text)', 'claim_agent()', 'claim_namespace()'],
+  'patchcord_agent patchcord_person patchcord_ticket': ['claim(text)', 'claim_namespace()'],
+  'patchcord_agent patchcord_person': ['is_name(text)', 'reach_of(uuid[])', 'uuid_v7()'],
+  'patchcord_agent patchcord_ticket': ['claim_agent()'],
+  patchcord_person: [
+    'accept_invite(text)',
+    'claim_is_admin()',
+    'claim_is_owner()',
+    'claim_person()',
+    'found_namespace(text,integer)',
+    'free_agent_name(text)',
+    'free_namespace_name(text)',
+    'my_namespaces()',
+  ],
   patchcord_ticket: ['claim_is_live()'],
   patchcord_api: [
     'assume(patchcord.entrance)',
+    'assume_person(jsonb)',
     'check_filters(text,jsonb)',
     'end_lease(text,text)',
     'enter(text,double precision,jsonb)',
     'enter_agent(text)',
+    'enter_member(text,text)',
+    'enter_person(text)',
+    'find_invite(text)',
+    'find_login_link(text)',
+    'join_by_invite(text,text,text,text,text)',
+    'purge_deleted(integer)',
+    'resolve_member(text,text)',
+    'resolve_session(text)',
+    'sign_in(text,text,text,text)',
+    'sign_in_with_subject(text,text,text,boolean,text,text,text,text)',
     'fetch_inbox(text,uuid[])',
     'fetch_next(text,text,text,uuid[])',
     'note_refusal(text,jsonb)',
@@ -40,11 +63,9 @@ const FUNCTIONS: Record<string, string[]> = {
     'count_turns(uuid[],jsonb)',
     'find_recipients(text[],text[])',
     'full_inboxes(uuid[],integer)',
-    'is_name(text)',
     'lock_pairs(uuid[])',
     'move_deliveries(uuid[],text[],text)',
     'open_thread(text,uuid[])',
-    'reach_of(uuid[])',
     'recipients_now(uuid)',
     'remember(text,jsonb)',
     'replay(text,text)',
@@ -59,10 +80,21 @@ const FUNCTIONS: Record<string, string[]> = {
     'take_new(uuid[],text,boolean,integer,integer,uuid[])',
     'take_notices(double precision)',
     'unsettled_lines(text,timestamp with time zone,uuid[])',
-    'uuid_v7()',
   ],
   '': [
+    'adopt_namespaces(uuid)',
+    'begin_session(uuid,text,text,text)',
     'broadcast_wake(patchcord.agent_messages)',
+    'free_name(text,uuid)',
+    'log_agent(text,patchcord.agents,text)',
+    'on_invite_changed()',
+    'on_login_link_created()',
+    'on_member_changed()',
+    'on_namespace_deleted()',
+    'on_person_changed()',
+    'purge_deleted_agents(uuid,uuid[],integer)',
+    'purge_people(integer)',
+    'use_invite(text,uuid)',
     'count_refusal(uuid,jsonb)',
     'expire_due()',
     'is_pair_fresh(patchcord.pairs,interval)',
@@ -83,21 +115,35 @@ const FUNCTIONS: Record<string, string[]> = {
 
 /** What runs with its owner's rights. */
 const DEFINERS = [
+  'accept_invite',
   'broadcast_wake',
   'check_filters',
   'count_turns',
   'enter',
   'expire_due',
+  'find_invite',
+  'find_login_link',
+  'found_namespace',
+  'free_agent_name',
+  'free_namespace_name',
   'full_inboxes',
+  'join_by_invite',
   'lock_pairs',
+  'my_namespaces',
   'note_refusal',
   'on_agent_changed',
   'on_agent_named',
+  'on_invite_changed',
+  'on_login_link_created',
+  'on_member_changed',
   'on_message',
   'on_namespace_changed',
+  'on_namespace_deleted',
   'on_namespace_named',
+  'on_person_changed',
   'on_token_changed',
   'purge',
+  'purge_deleted',
   'reach_of',
   'read_back',
   'read_changes',
@@ -105,15 +151,25 @@ const DEFINERS = [
   'recent_wakes',
   'release_held',
   'renew_leases',
+  'resolve_member',
+  'resolve_session',
   'schema_version',
+  'sign_in',
+  'sign_in_with_subject',
 ]
 
 /** Table, or table and column, then the role, then what it may do. */
 const TABLE_GRANTS = [
   'agent_messages patchcord_agent INSERT SELECT',
+  'agent_messages patchcord_person SELECT',
   'agent_messages patchcord_ticket SELECT',
   'agents patchcord_agent SELECT',
+  'agents patchcord_person SELECT',
+  'agents.deleted_at patchcord_person UPDATE',
+  'agents.name patchcord_person INSERT UPDATE',
+  'agents.namespace_uuid patchcord_person INSERT',
   'deliveries patchcord_agent INSERT SELECT',
+  'deliveries patchcord_person SELECT',
   'deliveries.answered_at patchcord_agent UPDATE',
   'deliveries.deferred_at patchcord_agent UPDATE',
   'deliveries.done_at patchcord_agent UPDATE',
@@ -122,13 +178,62 @@ const TABLE_GRANTS = [
   'deliveries.settled_at patchcord_agent UPDATE',
   'deliveries.state patchcord_agent UPDATE',
   'idempotency_keys patchcord_agent DELETE INSERT SELECT UPDATE',
+  'invites.created_at patchcord_person SELECT',
+  'invites.created_by patchcord_person INSERT SELECT',
+  'invites.expires_at patchcord_person SELECT',
+  'invites.hash patchcord_person INSERT',
+  'invites.id patchcord_person INSERT SELECT',
+  'invites.namespace_uuid patchcord_person INSERT SELECT',
+  'invites.revoked_at patchcord_person SELECT UPDATE',
+  'invites.role patchcord_person INSERT SELECT',
+  'invites.used_at patchcord_person SELECT',
+  'invites.used_by patchcord_person SELECT',
   'leases patchcord_agent DELETE INSERT SELECT UPDATE',
+  'leases patchcord_person SELECT',
+  'login_links.created_at patchcord_person SELECT',
+  'login_links.expires_at patchcord_person SELECT',
+  'login_links.hash patchcord_person INSERT',
+  'login_links.id patchcord_person SELECT',
+  'login_links.person_uuid patchcord_person INSERT SELECT',
+  'login_links.used_at patchcord_person SELECT',
+  'members patchcord_person DELETE SELECT',
+  'members.role patchcord_person UPDATE',
   'message_bodies patchcord_agent INSERT SELECT',
+  'message_bodies patchcord_person SELECT',
   'namespaces patchcord_agent SELECT',
+  'namespaces patchcord_person SELECT',
+  'namespaces.deleted_at patchcord_person UPDATE',
+  'namespaces.name patchcord_person UPDATE',
+  'namespaces.paused_at patchcord_person UPDATE',
+  'people.created_at patchcord_person SELECT',
+  'people.email patchcord_person SELECT',
+  'people.id patchcord_person SELECT',
+  'people.name patchcord_person SELECT UPDATE',
   'presence patchcord_agent INSERT SELECT UPDATE',
+  'presence patchcord_person SELECT',
+  'security_log patchcord_person SELECT',
+  'sessions.client patchcord_person SELECT',
+  'sessions.created_at patchcord_person SELECT',
+  'sessions.ended_at patchcord_person SELECT UPDATE',
+  'sessions.expires_at patchcord_person SELECT',
+  'sessions.id patchcord_person SELECT',
+  'sessions.last_seen_at patchcord_person SELECT',
+  'sessions.person_uuid patchcord_person SELECT',
   'threads patchcord_agent INSERT SELECT',
+  'threads patchcord_person SELECT',
   'threads.resolved_at patchcord_agent UPDATE',
   'threads.resolved_by_uuid patchcord_agent UPDATE',
+  'tokens.agent_uuid patchcord_person INSERT SELECT',
+  'tokens.banned_until patchcord_person SELECT',
+  'tokens.created_at patchcord_person SELECT',
+  'tokens.expires_at patchcord_person INSERT SELECT UPDATE',
+  'tokens.hash patchcord_person INSERT',
+  'tokens.id patchcord_person INSERT SELECT',
+  'tokens.label patchcord_person INSERT SELECT',
+  'tokens.last_used_at patchcord_person SELECT',
+  'tokens.namespace_uuid patchcord_person INSERT SELECT',
+  'tokens.revoked_at patchcord_person SELECT UPDATE',
+  'tokens.rotated_from patchcord_person INSERT SELECT',
 ]
 
 describe('grants', () => {
@@ -188,7 +293,7 @@ describe('grants', () => {
     assert.deepEqual(rows.map((row) => row.line).sort(), [...TABLE_GRANTS].sort())
   })
 
-  test('our three roles may use the schema, nobody else may, and nobody but its owner creates in it', async () => {
+  test('our roles may use the schema, nobody else may, and nobody but its owner creates in it', async () => {
     const everyone = [...OUTSIDERS, ...ROLES, 'authenticator', 'supabase_realtime_admin']
     const holding = async (privilege: string) => {
       const rows = await database.admin`
@@ -219,7 +324,7 @@ describe('grants', () => {
     )
   })
 
-  test('the API is a member of the agent role only, a ticket of authenticated only, and only Realtime may become one', async () => {
+  test('the API is a member of the roles of agents and people only, a ticket of authenticated only, and only Realtime may become one', async () => {
     const rows = await database.admin`
       select m.member::regrole::text || ' in ' || m.roleid::regrole::text || case when m.admin_option then ' (admin)' else '' end
         as line
@@ -228,12 +333,13 @@ describe('grants', () => {
     const lines = rows.map((row) => row.line as string).filter((line) => !line.startsWith('postgres in '))
     assert.deepEqual(lines.sort(), [
       'patchcord_api in patchcord_agent',
+      'patchcord_api in patchcord_person',
       'patchcord_ticket in authenticated',
       'supabase_realtime_admin in patchcord_ticket',
     ])
   })
 
-  test('the connection of the API can become the agent role and no other', async () => {
+  test('the connection of the API can become the role of agents or of people, and no other', async () => {
     const outcomes: Record<string, string> = {}
     const roles = ['postgres', 'supabase_admin', 'service_role', ...OUTSIDERS, ...ROLES, 'supabase_realtime_admin']
     for (const role of roles.filter((name) => name !== 'public')) {
@@ -245,7 +351,7 @@ describe('grants', () => {
         .catch((error: { code?: string }) => error.code ?? 'unknown')
     }
     const allowed = Object.keys(outcomes).filter((role) => outcomes[role] === 'allowed')
-    assert.deepEqual(allowed.sort(), ['patchcord_agent', 'patchcord_api'])
+    assert.deepEqual(allowed.sort(), ['patchcord_agent', 'patchcord_api', 'patchcord_person'])
     const refusals = Object.values(outcomes).filter((outcome) => outcome !== 'allowed')
     assert.deepEqual([...new Set(refusals)], ['42501'])
   })

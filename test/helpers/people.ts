@@ -38,3 +38,16 @@ async function toPerson(sql: Sql, session: string): Promise<SeededPerson> {
   const { personId, sessionId, name } = await getMe(scope)
   return { personId, sessionId, name, session, scope }
 }
+
+/** Everything that each attempt was told, once: one line means that none of the refusals can be told from another. */
+export async function listRefusals(attempts: Promise<unknown>[]): Promise<string[]> {
+  const told = await Promise.all(
+    attempts.map((attempt) =>
+      attempt.then(
+        () => 'let through',
+        (error: { code?: string; message: string; hint?: string }) => [error.code, error.message, error.hint].join(' '),
+      ),
+    ),
+  )
+  return [...new Set(told)]
+}

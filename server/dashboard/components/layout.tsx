@@ -93,7 +93,7 @@ function Header(props: LayoutProps) {
     <header class="top">
       <div class="bar">
         <nav class="trail" aria-label="Place">
-          <a class="brand" href="/">
+          <a class="brand" href="/" aria-label="Patchcord, your namespaces">
             <Mark />
             <span>Patchcord</span>
           </a>

@@ -22,15 +22,15 @@ export function formatRelative(at: Date, now: Date): string {
   const distance = Math.abs(now.getTime() - at.getTime())
   if (distance >= RELATIVE_MAX) return formatDate(at)
   if (distance < 2 * SECOND) return 'just now'
-  const amount = formatAmount(distance)
-  return at <= now ? `${amount} ago` : `in ${amount}`
+  return at <= now ? `${formatAmount(distance)} ago` : `in ${formatAmount(distance)}`
 }
 
+/** In the largest unit of which there is a whole one, to the nearest: 14 min 58 s are 15 min. */
 function formatAmount(distance: number): string {
-  if (distance < MINUTE) return `${Math.round(distance / SECOND)} s`
-  if (distance < HOUR) return `${Math.floor(distance / MINUTE)} min`
-  if (distance < DAY) return `${Math.floor(distance / HOUR)} h`
-  const days = Math.floor(distance / DAY)
+  if (distance < MINUTE - SECOND / 2) return `${Math.round(distance / SECOND)} s`
+  if (distance < HOUR - MINUTE / 2) return `${Math.round(distance / MINUTE)} min`
+  if (distance < DAY - HOUR / 2) return `${Math.round(distance / HOUR)} h`
+  const days = Math.round(distance / DAY)
   return days === 1 ? '1 day' : `${days} days`
 }
 

@@ -110,9 +110,7 @@ function NamespaceCard({ namespace }: { namespace: MyNamespace }) {
           </State>
         )}
       </p>
-      <p class="soft">
-        You are {role === 'member' ? 'a' : 'an'} {role}
-      </p>
+      <p class="soft">you are {role === 'member' ? 'a member' : `an ${role}`}</p>
     </article>
   )
 }

@@ -3,97 +3,129 @@ import type { World } from './world.ts'
 export const OPERATIONS = ['select', 'insert', 'update', 'delete'] as const
 export type Operation = (typeof OPERATIONS)[number]
 
-/** Statements that aim at bob's row of a table, or add another one in his name. */
+/** Statements that aim at bob's row of a table, or the member's, or add another one in that name. */
 export type Target = Record<Operation, string>
 
 /**
  * Columns: recipient, sender, colleague, foreigner, claimless (patchcord_agent without claims), ticket of the recipient,
- * the same expired, ticket of the colleague, anon, patchcord_api before an entry function. 1: reached, 0: no row, -: 42501.
+ * the same expired, ticket of the colleague, anon, patchcord_api before an entry function; then people: a member, an admin and
+ * an owner of the namespace, an owner of another one, the member outside of any namespace, and patchcord_person without claims.
+ * 1: reached, 0: no row, -: 42501.
  */
 export const EXPECTATIONS: Record<string, Record<Operation, string>> = {
   namespaces: {
-    select: '1 1 1 0 0 - - - - -',
-    insert: '- - - - - - - - - -',
-    update: '- - - - - - - - - -',
-    delete: '- - - - - - - - - -',
+    select: '1 1 1 0 0 - - - - - 1 1 1 0 0 0',
+    insert: '- - - - - - - - - - - - - - - -',
+    update: '- - - - - - - - - - 0 1 1 0 0 0',
+    delete: '- - - - - - - - - - - - - - - -',
   },
   agents: {
-    select: '1 1 1 0 0 - - - - -',
-    insert: '- - - - - - - - - -',
-    update: '- - - - - - - - - -',
-    delete: '- - - - - - - - - -',
+    select: '1 1 1 0 0 - - - - - 1 1 1 0 0 0',
+    insert: '- - - - - - - - - - - 1 1 - - -',
+    update: '- - - - - - - - - - 0 1 1 0 0 0',
+    delete: '- - - - - - - - - - - - - - - -',
   },
   tokens: {
-    select: '- - - - - - - - - -',
-    insert: '- - - - - - - - - -',
-    update: '- - - - - - - - - -',
-    delete: '- - - - - - - - - -',
+    select: '- - - - - - - - - - 1 1 1 0 0 0',
+    insert: '- - - - - - - - - - - 1 1 - - -',
+    update: '- - - - - - - - - - 0 1 1 0 0 0',
+    delete: '- - - - - - - - - - - - - - - -',
   },
   threads: {
-    select: '1 1 0 0 0 - - - - -',
-    insert: '1 - - - - - - - - -',
-    update: '1 - 0 0 0 - - - - -',
-    delete: '- - - - - - - - - -',
+    select: '1 1 0 0 0 - - - - - 1 1 1 0 0 0',
+    insert: '1 - - - - - - - - - - - - - - -',
+    update: '1 - 0 0 0 - - - - - - - - - - -',
+    delete: '- - - - - - - - - - - - - - - -',
   },
   message_bodies: {
-    select: '1 1 0 0 0 - - - - -',
-    insert: '1 - - - - - - - - -',
-    update: '- - - - - - - - - -',
-    delete: '- - - - - - - - - -',
+    select: '1 1 0 0 0 - - - - - 1 1 1 0 0 0',
+    insert: '1 - - - - - - - - - - - - - - -',
+    update: '- - - - - - - - - - - - - - - -',
+    delete: '- - - - - - - - - - - - - - - -',
   },
   agent_messages: {
-    select: '1 1 0 0 0 1 0 0 - -',
-    insert: '1 - - - - - - - - -',
-    update: '- - - - - - - - - -',
-    delete: '- - - - - - - - - -',
+    select: '1 1 0 0 0 1 0 0 - - 1 1 1 0 0 0',
+    insert: '1 - - - - - - - - - - - - - - -',
+    update: '- - - - - - - - - - - - - - - -',
+    delete: '- - - - - - - - - - - - - - - -',
   },
   idempotency_keys: {
-    select: '1 0 0 0 0 - - - - -',
-    insert: '1 - - - - - - - - -',
-    update: '1 0 0 0 0 - - - - -',
-    delete: '1 0 0 0 0 - - - - -',
+    select: '1 0 0 0 0 - - - - - - - - - - -',
+    insert: '1 - - - - - - - - - - - - - - -',
+    update: '1 0 0 0 0 - - - - - - - - - - -',
+    delete: '1 0 0 0 0 - - - - - - - - - - -',
   },
   deliveries: {
-    select: '1 1 0 0 0 - - - - -',
-    insert: '- - - - - - - - - -',
-    update: '1 0 0 0 0 - - - - -',
-    delete: '- - - - - - - - - -',
+    select: '1 1 0 0 0 - - - - - 1 1 1 0 0 0',
+    insert: '- - - - - - - - - - - - - - - -',
+    update: '1 0 0 0 0 - - - - - - - - - - -',
+    delete: '- - - - - - - - - - - - - - - -',
   },
   presence: {
-    select: '1 1 1 0 0 - - - - -',
-    insert: '1 - - - - - - - - -',
-    update: '1 0 0 0 0 - - - - -',
-    delete: '- - - - - - - - - -',
+    select: '1 1 1 0 0 - - - - - 1 1 1 0 0 0',
+    insert: '1 - - - - - - - - - - - - - - -',
+    update: '1 0 0 0 0 - - - - - - - - - - -',
+    delete: '- - - - - - - - - - - - - - - -',
   },
   leases: {
-    select: '1 1 1 0 0 - - - - -',
-    insert: '1 - - - - - - - - -',
-    update: '1 0 0 0 0 - - - - -',
-    delete: '1 0 0 0 0 - - - - -',
+    select: '1 1 1 0 0 - - - - - 1 1 1 0 0 0',
+    insert: '1 - - - - - - - - - - - - - - -',
+    update: '1 0 0 0 0 - - - - - - - - - - -',
+    delete: '1 0 0 0 0 - - - - - - - - - - -',
   },
   former_names: {
-    select: '- - - - - - - - - -',
-    insert: '- - - - - - - - - -',
-    update: '- - - - - - - - - -',
-    delete: '- - - - - - - - - -',
+    select: '- - - - - - - - - - - - - - - -',
+    insert: '- - - - - - - - - - - - - - - -',
+    update: '- - - - - - - - - - - - - - - -',
+    delete: '- - - - - - - - - - - - - - - -',
   },
   pairs: {
-    select: '- - - - - - - - - -',
-    insert: '- - - - - - - - - -',
-    update: '- - - - - - - - - -',
-    delete: '- - - - - - - - - -',
+    select: '- - - - - - - - - - - - - - - -',
+    insert: '- - - - - - - - - - - - - - - -',
+    update: '- - - - - - - - - - - - - - - -',
+    delete: '- - - - - - - - - - - - - - - -',
   },
   security_log: {
-    select: '- - - - - - - - - -',
-    insert: '- - - - - - - - - -',
-    update: '- - - - - - - - - -',
-    delete: '- - - - - - - - - -',
+    select: '- - - - - - - - - - 1 1 1 0 0 0',
+    insert: '- - - - - - - - - - - - - - - -',
+    update: '- - - - - - - - - - - - - - - -',
+    delete: '- - - - - - - - - - - - - - - -',
   },
   settings: {
-    select: '- - - - - - - - - -',
-    insert: '- - - - - - - - - -',
-    update: '- - - - - - - - - -',
-    delete: '- - - - - - - - - -',
+    select: '- - - - - - - - - - - - - - - -',
+    insert: '- - - - - - - - - - - - - - - -',
+    update: '- - - - - - - - - - - - - - - -',
+    delete: '- - - - - - - - - - - - - - - -',
+  },
+  people: {
+    select: '- - - - - - - - - - 1 1 1 0 1 0',
+    insert: '- - - - - - - - - - - - - - - -',
+    update: '- - - - - - - - - - 1 0 0 0 1 0',
+    delete: '- - - - - - - - - - - - - - - -',
+  },
+  login_links: {
+    select: '- - - - - - - - - - 1 0 0 0 1 0',
+    insert: '- - - - - - - - - - 1 - - - 1 -',
+    update: '- - - - - - - - - - - - - - - -',
+    delete: '- - - - - - - - - - - - - - - -',
+  },
+  sessions: {
+    select: '- - - - - - - - - - 1 0 0 0 1 0',
+    insert: '- - - - - - - - - - - - - - - -',
+    update: '- - - - - - - - - - 1 0 0 0 1 0',
+    delete: '- - - - - - - - - - - - - - - -',
+  },
+  members: {
+    select: '- - - - - - - - - - 1 1 1 0 0 0',
+    insert: '- - - - - - - - - - - - - - - -',
+    update: '- - - - - - - - - - 0 0 1 0 0 0',
+    delete: '- - - - - - - - - - 1 0 1 0 0 0',
+  },
+  invites: {
+    select: '- - - - - - - - - - 1 1 1 0 0 0',
+    insert: '- - - - - - - - - - - - 1 - - -',
+    update: '- - - - - - - - - - 0 0 1 0 0 0',
+    delete: '- - - - - - - - - - - - - - - -',
   },
 }
 
@@ -170,7 +202,39 @@ export function listTargets(world: World): Record<string, Target> {
       `event = 'token_revoked'`,
       `(event, agent) values ('agent_created', 'ghost')`,
     ),
+    ...listPeopleTargets(world, ns),
     settings: on('settings', 'true', 'sends_broadcast = false', '(is_only) values (true)'),
+  }
+}
+
+function listPeopleTargets({ mia, olga, stranger, inviteId }: World, ns: string): Record<string, Target> {
+  return {
+    people: on('people', `id = '${mia.personId}'`, `name = 'x'`, `(name) values ('new')`),
+    login_links: on(
+      'login_links',
+      `person_uuid = '${mia.personId}'`,
+      'used_at = now()',
+      `(hash, person_uuid) values (decode(repeat('00', 32), 'hex'), '${mia.personId}')`,
+    ),
+    sessions: on(
+      'sessions',
+      `person_uuid = '${mia.personId}'`,
+      'ended_at = now()',
+      `(hash, person_uuid, client) values (decode(repeat('00', 32), 'hex'), '${mia.personId}', 'x')`,
+    ),
+    members: on(
+      'members',
+      `person_uuid = '${mia.personId}'`,
+      `role = 'admin'`,
+      `(namespace_uuid, person_uuid, role) values (${ns}, '${stranger.personId}', 'member')`,
+    ),
+    invites: on(
+      'invites',
+      `id = '${inviteId}'`,
+      'revoked_at = now()',
+      `(id, hash, namespace_uuid, role, created_by)
+        values (gen_random_uuid(), decode(repeat('00', 32), 'hex'), ${ns}, 'owner', '${olga.personId}')`,
+    ),
   }
 }
 

@@ -1,8 +1,12 @@
 import type { Sql, TransactionSql } from '../../../server/db/connect.ts'
+import type { MemberRole } from '../../../server/db/scope.ts'
 import { fetchInbox } from '../../../server/domain/inbox.ts'
+import { createInvite } from '../../../server/domain/members.ts'
 import { sendMessage } from '../../../server/domain/messages.ts'
+import { createOwnLoginLink } from '../../../server/domain/people.ts'
 import { renewLease, reportPresence } from '../../../server/domain/presence.ts'
 import type { TestDatabase } from '../../helpers/database.ts'
+import { joinAs, type SeededPerson, signInOperator } from '../../helpers/people.ts'
 import { type SeededAgent, seed } from '../../helpers/seed.ts'
 
 /** Who tries, in the order of the columns of `expectations.ts`. */
@@ -17,6 +21,12 @@ export const ACTORS = [
   'colleagueTicket',
   'anonymous',
   'api',
+  'member',
+  'admin',
+  'owner',
+  'stranger',
+  'person',
+  'nobody',
 ] as const
 export type Actor = (typeof ACTORS)[number]
 
@@ -36,6 +46,12 @@ export interface World {
   threadId: string
   /** A body of bob that has no row yet: what an insert of the row or of its delivery hangs on. */
   draftId: string
+  /** A member of bob's namespace, who has a session and an open login link. */
+  mia: SeededPerson
+  olga: SeededPerson
+  stranger: SeededPerson
+  /** An open invite of olga. */
+  inviteId: string
   sessions: Record<Actor, Session>
 }
 
@@ -55,6 +71,13 @@ export async function createWorld(database: TestDatabase): Promise<World> {
   await database.admin`
     insert into patchcord.former_names (name, namespace_uuid, agent_uuid) values ('bobby', ${bob.namespaceId}, ${bob.agentId})`
   const [thread] = await database.admin`select id from patchcord.threads`
+  const operator = await signInOperator(database)
+  const mia = await joinAs(database, operator, 'acme', 'member', 'mia')
+  const ada = await joinAs(database, operator, 'acme', 'admin', 'ada')
+  const olga = await joinAs(database, operator, 'acme', 'owner', 'olga')
+  const stranger = await joinAs(database, operator, 'evil', 'owner', 'stranger')
+  await createOwnLoginLink(mia.scope)
+  const { id: inviteId } = await createInvite(olga.scope, { namespace: 'acme', role: 'member' })
   return {
     alice,
     bob,
@@ -63,6 +86,10 @@ export async function createWorld(database: TestDatabase): Promise<World> {
     messageId: sent.message_id,
     threadId: thread?.id as string,
     draftId: draft.message_id,
+    mia,
+    olga,
+    stranger,
+    inviteId,
     sessions: {
       recipient: asAgentRole(bob),
       sender: asAgentRole(alice),
@@ -74,6 +101,12 @@ export async function createWorld(database: TestDatabase): Promise<World> {
       colleagueTicket: asTicket(carol, TICKET_SECONDS),
       anonymous: { role: 'anon', claims: null },
       api: { role: 'patchcord_api', claims: null },
+      member: asMemberRole(mia, bob.namespaceId, 'member'),
+      admin: asMemberRole(ada, bob.namespaceId, 'admin'),
+      owner: asMemberRole(olga, bob.namespaceId, 'owner'),
+      stranger: asMemberRole(stranger, eve.namespaceId, 'owner'),
+      person: asMemberRole(mia, null, null),
+      nobody: { role: 'patchcord_person', claims: null },
     },
   }
 }
@@ -81,6 +114,13 @@ export async function createWorld(database: TestDatabase): Promise<World> {
 /** What `patchcord.assume` sets. */
 export function asAgentRole(agent: SeededAgent): Session {
   return { role: 'patchcord_agent', claims: claimsOf(agent) }
+}
+
+/** What `patchcord.assume_person` sets; without a namespace, for what a person does outside of one. */
+function asMemberRole(person: SeededPerson, namespaceId: string | null, role: MemberRole | null): Session {
+  const { personId, sessionId, name } = person
+  const place = namespaceId === null ? {} : { ns: namespaceId, member_role: role }
+  return { role: 'patchcord_person', claims: { person: personId, session: sessionId, person_name: name, ...place } }
 }
 
 /** What Realtime sets for the ticket of an agent that ends in `seconds`. */
