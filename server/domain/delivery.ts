@@ -117,7 +117,7 @@ export async function getMessageStatus(scope: Scope, input: z.output<typeof GetM
 const STEPS = ['accepted', 'notified', 'fetched', 'deferred', 'answered', 'done', 'resolved', 'unsent', 'expired']
 
 /** The steps that were observed, in the order in which they came. */
-function toSteps(times: Record<string, string | null>): { step: string; at: string }[] {
+export function toSteps(times: Record<string, string | null>): { step: string; at: string }[] {
   const steps = STEPS.flatMap((step) => {
     const at = times[step]
     return at ? [{ step, at }] : []

@@ -43,6 +43,11 @@ export interface WakeBus {
   listeningAgentIds(): Set<string>
   /** Called with what `publish` was given, for the other instances. */
   onPublish(tell: (wakes: Wake[]) => void): void
+  /**
+   * Called for each wake of a namespace (its UUID) that comes by here, once, whoever takes it; it must not throw. What it gives
+   * ends this.
+   */
+  watch(namespaceId: string, tell: (wake: Wake) => void): () => void
 }
 
 const DELIVERED_MAX = 20_000
@@ -52,6 +57,7 @@ export function createBus(waiters: WakeTaker): WakeBus {
   const sinks: WakeSink[] = []
   const tellers: ((wakes: Wake[]) => void)[] = []
   const delivered = createRecentSet(DELIVERED_MAX)
+  const watchers = createWatchers()
 
   function deliver(wakes: (Wake | FoundWake)[]): void {
     for (const wake of wakes) {
@@ -59,6 +65,7 @@ export function createBus(waiters: WakeTaker): WakeBus {
       if (delivered.has(key)) continue
       delivered.add(key)
       if (!waiters.offer(wake)) passOn(wake)
+      watchers.tell(wake)
     }
   }
 
@@ -84,6 +91,26 @@ export function createBus(waiters: WakeTaker): WakeBus {
     },
     onPublish(tell) {
       tellers.push(tell)
+    },
+    watch: watchers.add,
+  }
+}
+
+function createWatchers() {
+  const watchersOf = new Map<string, Set<(wake: Wake) => void>>()
+  return {
+    tell(wake: Wake) {
+      for (const each of watchersOf.get(wake.toNamespaceId) ?? []) each(wake)
+    },
+    add(namespaceId: string, tell: (wake: Wake) => void) {
+      // One of its own: who watches twice with one function ends each for itself.
+      const each = (wake: Wake) => tell(wake)
+      const watchers = watchersOf.get(namespaceId) ?? new Set()
+      watchersOf.set(namespaceId, watchers.add(each))
+      return () => {
+        watchers.delete(each)
+        if (watchers.size === 0 && watchersOf.get(namespaceId) === watchers) watchersOf.delete(namespaceId)
+      }
     },
   }
 }

@@ -6,12 +6,15 @@ create table patchcord.threads (
   -- A digest of the sorted set, because the set itself may be too long for an index row.
   participants_key text not null,
   created_at timestamptz not null default clock_timestamp(),
+  last_message_at timestamptz not null default clock_timestamp(),
   resolved_at timestamptz,
   resolved_by_uuid uuid references patchcord.agents (id),
   unique (namespace_uuid, participants_key, slug)
 );
 comment on table patchcord.threads is
   'A slug belongs to the set of its participants: the same slug among other agents is another thread.';
+create index threads_latest on patchcord.threads (namespace_uuid, last_message_at desc, id desc);
+create index threads_slug on patchcord.threads (namespace_uuid, slug);
 create index threads_resolved_by on patchcord.threads (resolved_by_uuid) where resolved_by_uuid is not null;
 alter table patchcord.threads enable row level security;
 alter table patchcord.threads force row level security;
@@ -34,7 +37,7 @@ create policy agent_resolves_own on patchcord.threads for update to patchcord_ag
     (select patchcord.claim_agent()) = any (participants)
     and (resolved_by_uuid is null or resolved_by_uuid = (select patchcord.claim_agent()))
   );
-grant select, insert, update (resolved_at, resolved_by_uuid) on patchcord.threads to patchcord_agent;
+grant select, insert, update (last_message_at, resolved_at, resolved_by_uuid) on patchcord.threads to patchcord_agent;
 
 create function patchcord.open_thread(p_slug text, p_others uuid[]) returns uuid
 language plpgsql
@@ -47,7 +50,7 @@ begin
   insert into patchcord.threads as t (namespace_uuid, slug, participants, participants_key)
   values (patchcord.claim_namespace(), p_slug, v_participants, md5(array_to_string(v_participants, ',')))
   on conflict (namespace_uuid, participants_key, slug)
-    do update set resolved_at = null, resolved_by_uuid = null
+    do update set last_message_at = clock_timestamp(), resolved_at = null, resolved_by_uuid = null
   returning t.id into v_id;
   return v_id;
 end

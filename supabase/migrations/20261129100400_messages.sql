@@ -38,7 +38,7 @@ comment on column patchcord.agent_messages.wake_at is
   'When the recipient may be woken: null never (silent), later than sent_at when the loop budget holds it.';
 create index agent_messages_to on patchcord.agent_messages (to_agent_uuid, sent_at desc);
 create index agent_messages_from on patchcord.agent_messages (from_agent_uuid, sent_at desc);
-create index agent_messages_thread on patchcord.agent_messages (thread_uuid) where thread_uuid is not null;
+create index agent_messages_thread on patchcord.agent_messages (thread_uuid, sent_at desc, id desc) where thread_uuid is not null;
 
 alter table patchcord.message_bodies enable row level security;
 alter table patchcord.message_bodies force row level security;
@@ -315,15 +315,16 @@ begin
     -- One message, one notice: whoever resolves it again would fill the sender's inbox with them.
     return jsonb_build_object('outcome', 'resolved_before');
   end if;
-  update patchcord.threads set
-    resolved_at = case when p_state = 'resolved' then clock_timestamp() end,
-    resolved_by_uuid = case when p_state = 'resolved' then v_me end
-  where id = m.thread_uuid
-    and (p_state = 'resolved' and resolved_at is null or p_content is not null and p_state <> 'resolved' and resolved_at is not null);
   if p_content is not null then
     v_answer := patchcord.store_message(array[m.from_agent_uuid], p_content, m.thread_uuid, m.thread,
       case p_state when 'resolved' then 'resolved' else 'message' end, 'normal', p_id, p_limits, p_state = 'resolved', null);
   end if;
+  -- After the rows of deliveries, wherever both are written: two sessions of one agent would wait for each other.
+  update patchcord.threads set
+    last_message_at = case when p_content is null then last_message_at else clock_timestamp() end,
+    resolved_at = case when p_state = 'resolved' then clock_timestamp() end,
+    resolved_by_uuid = case when p_state = 'resolved' then v_me end
+  where id = m.thread_uuid and (p_content is not null or p_state = 'resolved' and resolved_at is null);
   return v_answer || jsonb_build_object('settled', (
     select d.state from patchcord.deliveries d where d.message_id = p_id and d.to_agent_uuid = v_me));
 end
