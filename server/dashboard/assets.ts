@@ -9,7 +9,15 @@ import { PatchcordError, StartError } from '../errors.ts'
 
 /** What each asset is made of, one after the other. */
 const SOURCES = {
-  'app.css': ['public/base.css', 'public/layout.css', 'public/forms.css', 'public/components.css', 'public/table.css'],
+  'app.css': [
+    'public/base.css',
+    'public/layout.css',
+    'public/forms.css',
+    'public/components.css',
+    'public/table.css',
+    'public/messages.css',
+    'public/charts.css',
+  ],
   'copy.js': ['public/copy.js'],
   'live.js': ['public/live.js'],
   'secret.js': ['public/secret.js'],

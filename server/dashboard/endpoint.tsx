@@ -10,9 +10,12 @@ import { securityHeaders } from './headers.ts'
 import { type DashboardDeps, NOBODY, type Page, type PageContext } from './page.ts'
 import { withoutFragment } from './paths.ts'
 import { accountRoutes } from './routes/account.tsx'
+import { activityRoutes } from './routes/activity.tsx'
+import { eventRoutes } from './routes/events.ts'
 import { homeRoutes } from './routes/home.tsx'
 import { inviteRoutes } from './routes/invite.tsx'
 import { loginRoutes } from './routes/login.tsx'
+import { messageRoutes } from './routes/messages.tsx'
 import {
   clearFlash,
   deriveCsrf,
@@ -57,6 +60,9 @@ export async function dashboard(app: FastifyInstance, deps: DashboardDeps): Prom
   await app.register(inviteRoutes, deps)
   await app.register(homeRoutes, deps)
   await app.register(accountRoutes, deps)
+  await app.register(messageRoutes, deps)
+  await app.register(activityRoutes, deps)
+  await app.register(eventRoutes, deps)
 }
 
 function decorate(app: FastifyInstance): void {
