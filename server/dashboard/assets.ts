@@ -16,6 +16,8 @@ const SOURCES = {
     'public/components.css',
     'public/table.css',
     'public/manage.css',
+    'public/messages.css',
+    'public/charts.css',
   ],
   'copy.js': ['public/copy.js'],
   'live.js': ['public/live.js'],

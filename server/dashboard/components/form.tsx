@@ -60,6 +60,8 @@ export interface FieldProps {
   /** For names and codes. */
   mono?: boolean
   hideLabel?: boolean
+  /** Id of a datalist with what fits. */
+  list?: string
 }
 
 /** A labelled input; hint and error are tied to it for screen readers. */
@@ -82,6 +84,7 @@ export function Field(props: FieldProps) {
         maxlength={props.maxLength}
         placeholder={props.placeholder}
         autocomplete={props.autocomplete ?? 'off'}
+        list={props.list}
         autocapitalize={props.mono ? 'none' : undefined}
         spellcheck={props.mono ? false : undefined}
         aria-invalid={error ? 'true' : undefined}

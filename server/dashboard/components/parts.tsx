@@ -102,7 +102,7 @@ function toCell(cell: Child, column: Column | undefined, isFirst: boolean) {
 }
 
 /** Links to the next page of a list and back to its start. */
-export function Pager(props: { next: string | null; first?: string | null; label?: string }) {
+export function Pager(props: { next: string | null; first?: string | null; label?: string; nextLabel?: string }) {
   if (!props.next && !props.first) return null
   return (
     <nav class="pager" aria-label={props.label ?? 'Pages'}>
@@ -113,7 +113,7 @@ export function Pager(props: { next: string | null; first?: string | null; label
       )}
       {props.next && (
         <a class="button plain" href={props.next} rel="next">
-          Show more
+          {props.nextLabel ?? 'Show more'}
         </a>
       )}
     </nav>

@@ -42,7 +42,10 @@ function adviseOnNew(message: MessageStory, recipient: RecipientStory, now: Date
   const { agent, reach, wake_at: wakeAt, held_until: heldUntil } = recipient
   if (reach === null) return { kind: 'bad', text: `${agent} was deleted: nobody will fetch it.` }
   if (wakeAt === null) {
-    return { kind: 'info', text: `It was sent so that it wakes nobody; ${agent} sees it at its next look into the inbox.` }
+    return {
+      kind: 'info',
+      text: `It was sent so that it wakes nobody; ${agent} sees it at its next look into the inbox.`,
+    }
   }
   if (message.paused_at !== null) {
     return { kind: 'warn', text: 'The namespace is paused: nobody is woken until an admin resumes it in Settings.' }
@@ -70,7 +73,10 @@ function adviseOnDue({ agent, reach, last_seen_at: seenAt, steps }: RecipientSto
   }
   if (reach === 'wakeable') return { kind: 'info', text: `${agent} has a listener: it is announced any moment now.` }
   if (reach === 'online') {
-    return { kind: 'warn', text: `${agent} has no listener: run /patchcord:subscribe there. It waits in the inbox until then.` }
+    return {
+      kind: 'warn',
+      text: `${agent} has no listener: run /patchcord:subscribe there. It waits in the inbox until then.`,
+    }
   }
   return {
     kind: 'warn',

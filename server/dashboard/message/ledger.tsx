@@ -1,5 +1,5 @@
 import type { MessageStory, RecipientStory } from '../../domain/message-story.ts'
-import { Notice, Time } from '../components/index.ts'
+import { Notice } from '../components/index.ts'
 import { formatClock, formatDuration } from '../duration.ts'
 import { adviseOn } from './advice.tsx'
 import { StateWord } from './states.tsx'
@@ -111,9 +111,7 @@ export function Ledger({ namespace, message, now }: LedgerProps) {
         <Story namespace={namespace} message={message} recipient={recipient} now={now} />
       ))}
       {message.stories.some(({ steps }) => steps.length > 1) && (
-        <p class="hint">
-          Times are UTC; each + counts from accepted. Parts of a bar are drawn on a logarithmic scale.
-        </p>
+        <p class="hint">Times are UTC; each + counts from accepted. Parts of a bar are drawn on a logarithmic scale.</p>
       )}
     </div>
   )
@@ -122,10 +120,4 @@ export function Ledger({ namespace, message, now }: LedgerProps) {
 function markOf({ stories }: MessageStory): string | undefined {
   if (!stories.some(({ state }) => state === 'new' || state === 'open')) return undefined
   return stories.map(({ steps }) => steps.length).join('.')
-}
-
-/** `answered 41 s after it was accepted`, for a list of recipients. */
-export function LastStep({ recipient, now }: { recipient: RecipientStory; now: Date }) {
-  const last = recipient.steps.at(-1)
-  return last ? <Time at={last.at} now={now} /> : <></>
 }

@@ -3,16 +3,7 @@ import type { ListedMessage } from '../../domain/message-list.ts'
 import { State } from '../components/index.ts'
 
 /** In the order in which a reader asks for them: what may need something first. */
-const ORDER: readonly MessageState[] = [
-  'expired',
-  'new',
-  'open',
-  'deferred',
-  'answered',
-  'done',
-  'resolved',
-  'unsent',
-]
+const ORDER: readonly MessageState[] = ['expired', 'new', 'open', 'deferred', 'answered', 'done', 'resolved', 'unsent']
 
 const KINDS: Record<MessageState, 'good' | 'warn' | 'bad' | 'off'> = {
   new: 'warn',
@@ -72,5 +63,7 @@ export function isUnsettled({ states }: ListedMessage): boolean {
 export function watchMark(messages: readonly ListedMessage[]): string | undefined {
   const waiting = messages.filter(isUnsettled)
   if (waiting.length === 0) return undefined
-  return waiting.map(({ id, states, unnotified }) => `${id.slice(-6)}${Object.values(states).join('.')}.${unnotified}`).join(' ')
+  return waiting
+    .map(({ id, states, unnotified }) => `${id.slice(-6)}${Object.values(states).join('.')}.${unnotified}`)
+    .join(' ')
 }

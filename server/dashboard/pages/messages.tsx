@@ -1,7 +1,19 @@
 import type { FastifyRequest } from 'fastify'
 import { MessageState } from '../../domain/delivery.ts'
 import { MESSAGE_KINDS, type MessagePage } from '../../domain/message-list.ts'
-import { Button, ButtonLink, Choice, Copy, Empty, Field, Layout, Live, Notice, Pager, Time } from '../components/index.ts'
+import {
+  Button,
+  ButtonLink,
+  Choice,
+  Copy,
+  Empty,
+  Field,
+  Layout,
+  Live,
+  Notice,
+  Pager,
+  Time,
+} from '../components/index.ts'
 import { FILTERS, listPath, type ReadFilters } from '../message/filters.ts'
 import { MessageRows } from '../message/rows.tsx'
 import { STATE_WORDS } from '../message/states.tsx'
@@ -55,7 +67,6 @@ export function MessageList({ request, namespace, list, read }: MessagesProps) {
   const isFiltered = FILTERS.some((name) => read.typed[name] !== '')
   const first = read.before === undefined ? null : listPath(path, read.typed)
   const next = list.next && listPath(path, read.typed, list.next)
-  if (read.problems.length > 0) return <></>
   return (
     <>
       {list.messages.length > 0 ? (
@@ -80,7 +91,8 @@ function NothingFound({ path, list, now }: { path: string; list: MessagePage; no
     <Empty title={list.next ? 'Nothing so far' : 'No message is like this'}>
       {list.next ? (
         <p>
-          Everything since <Time at={list.next.split('_')[0] ?? ''} now={now} /> was looked at; there is more before that.
+          Everything since <Time at={list.next.split('_')[0] ?? ''} now={now} /> was looked at; there is more before
+          that.
         </p>
       ) : (
         <p>

@@ -1,15 +1,23 @@
-// Keeps the parts of a page fresh that are marked `data-live`: fetched again when the server tells of something and now and then.
+// Keeps the parts of a page fresh that are marked `data-live`: fetched again when the server tells of something, now and then, and
+// sooner while something in it is `data-unsettled`.
 const RETRY_MS = 5_000
 /** Many events in a moment are one fetch. */
 const GATHER_MS = 150
+/** How soon to look again at what is not settled, the longer nothing happens the later. */
+const UNSETTLED_MS = [1_000, 2_000, 4_000, 8_000, 15_000]
+/** Who has scrolled down by more than this reads something further below. */
+const TOP_PX = 120
 
 /** @param {HTMLElement} part */
 function keep(part) {
-  const { live: url = '', events, every = '20' } = part.dataset
+  const { live: url = '', events, every = '20', rows } = part.dataset
   const state = document.querySelector(`[data-live-state="${part.id}"]`)
   let etag = ''
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   let timer
+  let mark = markOf(part)
+  let looks = 0
+  const announcer = rows === undefined ? null : createAnnouncer(part, rows)
 
   /** @param {string} text */
   function say(text) {
@@ -22,6 +30,12 @@ function keep(part) {
   function schedule(ms) {
     clearTimeout(timer)
     timer = setTimeout(refresh, ms)
+  }
+
+  function scheduleNext() {
+    const everyMs = Number(every) * 1000
+    const soonMs = UNSETTLED_MS[Math.min(looks++, UNSETTLED_MS.length - 1)] ?? everyMs
+    schedule(mark === null ? everyMs : Math.min(everyMs, soonMs))
   }
 
   /** Nothing moves under somebody who writes, marks or decides there. */
@@ -45,27 +59,111 @@ function keep(part) {
       say('Paused: you are signed out. Reload the page to sign in.')
       return
     }
-    schedule(Number(every) * 1000)
     if (!answer || (!answer.ok && answer.status !== 304))
       say('Paused: the server cannot be reached. It is tried again.')
     else if (answer.status === 304) say('')
-    else await swap(answer)
+    else await take(answer)
+    scheduleNext()
   }
 
   /** @param {Response} answer */
-  async function swap(answer) {
+  async function take(answer) {
     const html = await answer.text()
     if (isInUse()) return
     etag = answer.headers.get('etag') ?? ''
-    part.innerHTML = html
+    if (announcer?.holds(html)) patchRows(part, html)
+    else swap(html)
+    const next = markOf(part)
+    if (next !== mark) looks = 0
+    mark = next
     say('')
     document.dispatchEvent(new CustomEvent('patchcord:updated'))
   }
 
-  if (events) listen(events, () => schedule(GATHER_MS))
+  /** @param {string} html */
+  function swap(html) {
+    part.innerHTML = html
+  }
+
+  function hear() {
+    looks = 0
+    schedule(GATHER_MS)
+  }
+
+  if (events) listen(events, hear)
   document.addEventListener('visibilitychange', () => !document.hidden && schedule(0))
   addEventListener('online', () => schedule(0))
-  schedule(Number(every) * 1000)
+  scheduleNext()
+}
+
+/** What in a part is not settled, or null. @param {Element} part */
+function markOf(part) {
+  return part.querySelector('[data-unsettled]')?.getAttribute('data-unsettled') ?? null
+}
+
+/** The rows of a fragment by their ids. @param {string} html */
+function readRows(html) {
+  const template = document.createElement('template')
+  template.innerHTML = html
+  return new Map([...template.content.querySelectorAll('[data-row]')].map((row) => [row.id, row]))
+}
+
+/** Rows that are shown already take their new state where they stand. @param {HTMLElement} part @param {string} html */
+function patchRows(part, html) {
+  const rows = readRows(html)
+  for (const row of part.querySelectorAll('[data-row]')) {
+    const fresh = rows.get(row.id)
+    if (fresh && fresh.innerHTML !== row.innerHTML) row.replaceWith(fresh)
+  }
+}
+
+/**
+ * Says how many new rows there are instead of showing them, while somebody reads further below; a click shows them.
+ * @param {HTMLElement} part @param {string} noun
+ */
+function createAnnouncer(part, noun) {
+  let held = ''
+  const button = document.createElement('button')
+  button.type = 'button'
+  button.className = 'button primary small announce'
+  button.hidden = true
+  part.before(button)
+  const live = document.createElement('p')
+  live.className = 'sr'
+  live.setAttribute('role', 'status')
+  part.before(live)
+
+  function show() {
+    if (button.hidden) return
+    part.innerHTML = held
+    hide()
+    part.scrollIntoView({ block: 'start' })
+    document.dispatchEvent(new CustomEvent('patchcord:updated'))
+  }
+
+  function hide() {
+    button.hidden = true
+    live.textContent = ''
+  }
+
+  button.addEventListener('click', show)
+  addEventListener('scroll', () => !button.hidden && scrollY <= TOP_PX && show(), { passive: true })
+  return {
+    /** Whether the new rows of this are held back. @param {string} html */
+    holds(html) {
+      const count = [...readRows(html).keys()].filter((id) => part.querySelector(`#${CSS.escape(id)}`) === null).length
+      if (count === 0 || scrollY <= TOP_PX) {
+        hide()
+        return count === 0 && scrollY > TOP_PX
+      }
+      held = html
+      const text = `${count} new ${noun}${count === 1 ? '' : 's'}: show`
+      button.textContent = text
+      if (button.hidden) live.textContent = text
+      button.hidden = false
+      return true
+    },
+  }
 }
 
 /** @type {Map<string, EventSource>} One connection for all parts of a page. */
