@@ -45,6 +45,26 @@ describe('a run of test files', () => {
     assert.match(output, /✖ \S*fails\.ts › a group › goes wrong\n# tests 2\n# pass 1\n# fail 1\n/)
   })
 
+  test('says again at its end what each failure was, shortened, under the names of tests that ran side by side, too', async () => {
+    const { code, output } = await runFixtures('test/fixtures/runner/fails-long.ts')
+    assert.equal(code, 1)
+    const summary = output.slice(output.indexOf('\n✖ '))
+    const file = 'test/fixtures/runner/fails-long.ts'
+    const last = `✖ ${file} › several at once › ends last and goes wrong`
+    const inside = `✖ ${file} › several at once › a group inside › ends first and goes wrong`
+    const [, first = '', second = '', end = ''] = summary.split(/^✖ .* › /m)
+    assert.ok(summary.startsWith(`\n${last}\n    AssertionError`), summary)
+    assert.match(first, /line 0\n[\s\S]*… \d+ more lines …\n[\s\S]*planted last/)
+    assert.ok(first.split('\n').length < 45, first)
+    assert.match(second, /planted wide/)
+    assert.ok(
+      second.split('\n').every((line) => line.length < 410),
+      second,
+    )
+    assert.ok(summary.includes(`\n${last}\n${inside}\n# tests 3\n# pass 1\n# fail 2\n`), summary)
+    assert.ok(end !== '')
+  })
+
   test('fails with a file that throws at import, and runs the others', async () => {
     const { code, output } = await runFixtures('test/fixtures/runner/throws.ts', 'test/fixtures/runner/passes-too.ts')
     assert.equal(code, 1)
