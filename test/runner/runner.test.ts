@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
-import { mkdtemp, readdir, rm } from 'node:fs/promises'
+import { access, mkdtemp, readdir, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
-import { parseArguments, selectFiles } from './select.ts'
+import { FILES_WITHOUT_POSTGRES, parseArguments, selectFiles } from './select.ts'
 import { createTally, maySkip, summarize } from './tally.ts'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
@@ -133,6 +133,19 @@ describe('a selection of test files', () => {
   })
   test('leaves out what needs no database with --postgres15', () => {
     assert.deepEqual(select('--postgres15'), ['test/db/a.test.ts', 'test/db/b.test.ts'])
+  })
+  test('leaves out with --postgres15 what needs one only to have a server, by name, and nothing that is new', () => {
+    const named = ['realtime/socket', 'realtime/official-client', 'mcp/streams', 'http/gate', 'plugin/cli', 'config']
+    const kept = ['end-to-end/kill-again', 'http/routes/log', 'mcp/wait', 'new', 'plugins/new', 'realtime/socket-new']
+    const all = [...named, ...kept].map((name) => `test/${name}.test.ts`)
+    const selected = selectFiles(all, parseArguments(['--postgres15']))
+    assert.deepEqual(
+      selected,
+      kept.map((name) => `test/${name}.test.ts`),
+    )
+  })
+  test('knows each file that it leaves out by name', async () => {
+    for (const file of FILES_WITHOUT_POSTGRES) await access(join(ROOT, file))
   })
   test('refuses an unknown option', () => {
     assert.throws(() => select('--postgres16'), /--postgres16/)
