@@ -11,7 +11,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { Clock } from '../scripts/dev/faults/programs.ts'
 import { Network } from '../scripts/dev/faults/proxy.ts'
 import { createTokenText } from '../server/domain/tokens.ts'
-import { createTestDatabase } from './helpers/database.ts'
+import { createTestDatabase, type TestDatabase } from './helpers/database.ts'
 import { connectMcp } from './helpers/mcp.ts'
 import { createTemporaryFolder } from './helpers/processes.ts'
 import { openDatabaseUrl, type Program, startProgram } from './helpers/program.ts'
@@ -120,6 +120,17 @@ describe('a start that cannot succeed says why in one sentence and exits 1', { c
   })
 })
 
+/** Until a statement of the server's waits for a lock. */
+async function untilLocked({ superuser }: TestDatabase): Promise<void> {
+  for (;;) {
+    const [waiting] = await superuser`
+      select from pg_stat_activity where datname = current_database()
+        and application_name = 'patchcord-api' and wait_event_type = 'Lock'`
+    if (waiting) return
+    await sleep(20)
+  }
+}
+
 describe('a server on a database of its own', { concurrency: 4 }, () => {
   async function setUp(t: TestContext) {
     const database = await createTestDatabase()
@@ -182,7 +193,7 @@ describe('a server on a database of its own', { concurrency: 4 }, () => {
       await sql`lock table patchcord.tokens in access exclusive mode`
       const held = fetch(`${url}/api/whoami`, { headers: { authorization: `Bearer ${createTokenText()}` } })
       const cut = assert.rejects(held)
-      await sleep(500)
+      await untilLocked(database)
       program.child.kill('SIGINT')
       await sleep(1_500)
       assert.equal(program.child.exitCode, null)
