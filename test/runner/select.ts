@@ -18,7 +18,8 @@ const NAMES_WITHOUT_POSTGRES: Record<string, string[]> = {
     ...['attack', 'attack-listener', 'channel', 'codecs', 'deadlines', 'golden', 'handshake', 'hub', 'hub-failures'],
     ...['official-client', 'serializers', 'socket'],
   ],
-  mcp: ['budgets', 'connections', 'fence', 'lines', 'streams'],
+  // What an answer weighs in tokens; that its pages are complete and in order, domain/ shows.
+  mcp: ['budgets', 'catch-up', 'connections', 'fence', 'lines', 'streams'],
   http: ['address-limit', 'gate', 'guards', 'log', 'openapi'],
   // It starts the server as a user does, on the Postgres that comes with it.
   'end-to-end': ['kill'],
