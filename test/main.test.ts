@@ -6,7 +6,7 @@ import { existsSync } from 'node:fs'
 import { writeFile } from 'node:fs/promises'
 import { type AddressInfo, createServer } from 'node:net'
 import { join } from 'node:path'
-import { after, before, describe, test } from 'node:test'
+import { after, before, describe, type TestContext, test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Clock } from '../scripts/dev/faults/programs.ts'
 import { Network } from '../scripts/dev/faults/proxy.ts'
@@ -55,7 +55,7 @@ test('a start with room for few connections says so', { skip: process.platform !
   assert.deepEqual(await warnings(600), [sentence])
 })
 
-describe('a start that cannot succeed says why in one sentence and exits 1', () => {
+describe('a start that cannot succeed says why in one sentence and exits 1', { concurrency: 4 }, () => {
   let folder: Awaited<ReturnType<typeof createTemporaryFolder>>
   before(async () => {
     folder = await createTemporaryFolder()
@@ -120,29 +120,40 @@ describe('a start that cannot succeed says why in one sentence and exits 1', () 
   })
 })
 
-describe('a server on a database of its own', () => {
-  let database: TestDatabase
-  let api: Awaited<ReturnType<typeof openDatabaseUrl>>
-  let admin: Awaited<ReturnType<typeof openDatabaseUrl>>
-  before(async () => {
-    database = await createTestDatabase()
-    api = await openDatabaseUrl(database.apiTarget)
-    admin = await openDatabaseUrl(database.adminTarget)
-  })
-  after(async () => {
-    await api.close()
-    await admin.close()
-    await database.drop()
-  })
+/** Until a statement of the server's waits for a lock. */
+async function untilLocked({ superuser }: TestDatabase): Promise<void> {
+  for (;;) {
+    const [waiting] = await superuser`
+      select from pg_stat_activity where datname = current_database()
+        and application_name = 'patchcord-api' and wait_event_type = 'Lock'`
+    if (waiting) return
+    await sleep(20)
+  }
+}
 
-  test('refuses a login that row-level security does not bind', async () => {
+describe('a server on a database of its own', { concurrency: 4 }, () => {
+  async function setUp(t: TestContext) {
+    const database = await createTestDatabase()
+    const api = await openDatabaseUrl(database.apiTarget)
+    const admin = await openDatabaseUrl(database.adminTarget)
+    t.after(async () => {
+      await api.close()
+      await admin.close()
+      await database.drop()
+    })
+    return { database, api, admin }
+  }
+
+  test('refuses a login that row-level security does not bind', async (t) => {
+    const { admin } = await setUp(t)
     await assertRefused(
       { PORT: '0', DATABASE_URL: admin.url },
       /^DATABASE_URL logs in as postgres, which row-level security does not bind: use the login of patchcord_api/,
     )
   })
 
-  test('refuses a wrong password without repeating it', async () => {
+  test('refuses a wrong password without repeating it', async (t) => {
+    const { api } = await setUp(t)
     const url = new URL(api.url)
     url.password = 'hunter2'
     const sentence =
@@ -150,7 +161,8 @@ describe('a server on a database of its own', () => {
     await assertRefused({ PORT: '0', DATABASE_URL: url.href }, sentence)
   })
 
-  test('refuses a database that is ahead of it and one that is behind', async () => {
+  test('refuses a database that is ahead of it and one that is behind', async (t) => {
+    const { database, api, admin } = await setUp(t)
     const history = database.admin('supabase_migrations.schema_migrations')
     const sql = database.admin
     const env = { PORT: '0', DATABASE_URL: api.url }
@@ -173,14 +185,15 @@ describe('a server on a database of its own', () => {
     }
   })
 
-  test('quits at the second key press, however long a request takes', async () => {
+  test('quits at the second key press, however long a request takes', async (t) => {
+    const { database, api, admin } = await setUp(t)
     const program = startProgram(MAIN, [], { PORT: '0', DATABASE_URL: api.url, DATABASE_ADMIN_URL: admin.url })
     const url = await untilListening(program)
     await database.admin.begin(async (sql) => {
       await sql`lock table patchcord.tokens in access exclusive mode`
       const held = fetch(`${url}/api/whoami`, { headers: { authorization: `Bearer ${createTokenText()}` } })
       const cut = assert.rejects(held)
-      await sleep(500)
+      await untilLocked(database)
       program.child.kill('SIGINT')
       await sleep(1_500)
       assert.equal(program.child.exitCode, null)
@@ -192,7 +205,8 @@ describe('a server on a database of its own', () => {
     })
   })
 
-  test('migrates, listens, says so in its first line, and ends on SIGTERM with 0', async () => {
+  test('migrates, listens, says so in its first line, and ends on SIGTERM with 0', async (t) => {
+    const { database, api, admin } = await setUp(t)
     const env = { PORT: '0', DATABASE_URL: api.url, DATABASE_ADMIN_URL: admin.url, LOG_LEVEL: 'error' }
     const program = startProgram(MAIN, [], env)
     const url = await untilListening(program)
@@ -205,7 +219,8 @@ describe('a server on a database of its own', () => {
     assert.deepEqual(await program.ended, { code: 0, stdout: program.output.stdout, stderr: '' })
   })
 
-  test('ends on SIGTERM within ten seconds though its database has fallen silent', async () => {
+  test('ends on SIGTERM within ten seconds though its database has fallen silent', async (t) => {
+    const { database, api } = await setUp(t)
     const { bob } = await seed(database, 'silent', ['bob'])
     const url = new URL(api.url)
     const place = { host: url.hostname, port: Number(url.port) }
@@ -235,7 +250,8 @@ describe('a server on a database of its own', () => {
     }
   })
 
-  test('ends a wait in time after its clock was set back', async () => {
+  test('ends a wait in time after its clock was set back', async (t) => {
+    const { database, api } = await setUp(t)
     const folder = await createTemporaryFolder()
     const clock = new Clock(folder.path, 'server')
     const { bob } = await seed(database, 'set-back', ['bob'])
@@ -263,7 +279,8 @@ describe('a server on a database of its own', () => {
     }
   })
 
-  test('switches the broadcasts of the database on where Supabase Realtime carries the wakes', async () => {
+  test('switches the broadcasts of the database on where Supabase Realtime carries the wakes', async (t) => {
+    const { database, api, admin } = await setUp(t)
     const supabase = { SUPABASE_URL: 'https://x.supabase.co', SUPABASE_PUBLISHABLE_KEY: 'sb_publishable_x' }
     const env = { PORT: '0', DATABASE_URL: api.url, DATABASE_ADMIN_URL: admin.url, SUPABASE_JWT_SECRET: 's'.repeat(32) }
     const program = startProgram(MAIN, [], { ...env, ...supabase, LOG_LEVEL: 'warn' })

@@ -6,6 +6,7 @@ import { issueToken, revokeToken } from '../../server/domain/tokens.ts'
 import { call, startTestApp, type TestApp } from '../helpers/app.ts'
 import { createTestDatabase, type TestDatabase } from '../helpers/database.ts'
 import { CLIENT_KINDS, connectMcp, idIn } from '../helpers/mcp.ts'
+import { watchFirstLook } from '../helpers/processes.ts'
 import { type SeededAgent, seed } from '../helpers/seed.ts'
 import { entry, Home } from '../scripts/listener-process.ts'
 
@@ -113,8 +114,10 @@ describe('who an agent is', { concurrency: 4, timeout: 120_000 }, () => {
     t.after(() => home.remove())
     const mcpServers = { patchcord: entry(app.url, bob.token), second: entry(app.url, carol.token) }
     await home.writeMcpJson({ mcpServers })
+    const looks = [bob, carol].map(({ token }) => watchFirstLook(app.app.server, token))
     const listener = home.start()
     await listener.logged(CONNECTED, 2)
+    for (const hasLooked of looks) await hasLooked()
     const stepsOf = async (id: string) => {
       const { json } = await call(app, 'GET', `/api/messages/${id}/status`, alice)
       return json.recipients.map(({ agent, steps }: { agent: string; steps: { step: string }[] }) => [

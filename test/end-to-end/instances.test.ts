@@ -5,7 +5,13 @@ import { after, before, describe, test } from 'node:test'
 import type { TestApp } from '../helpers/app.ts'
 import { createTestDatabase, type TestDatabase } from '../helpers/database.ts'
 import { startInstance } from '../helpers/instance.ts'
-import { connectMcp, createTemporaryFolder, startListener } from '../helpers/processes.ts'
+import {
+  connectMcp,
+  createTemporaryFolder,
+  startListener,
+  untilWakeable,
+  watchFirstLook,
+} from '../helpers/processes.ts'
 import { type SeededAgent, seed } from '../helpers/seed.ts'
 
 const LINE_TIMEOUT_MS = 20_000
@@ -21,8 +27,11 @@ describe('two instances', () => {
   async function listen(app: TestApp, { agent, token }: SeededAgent) {
     const home = join(folder.path, `${agent}-${closers.length}`)
     await mkdir(home, { mode: 0o700 })
+    const hasLooked = watchFirstLook(app.app.server, token)
     const listener = await startListener({ url: app.url, token, home })
     closers.push(() => listener.stop())
+    await hasLooked()
+    await untilWakeable(app.url, token)
     return listener
   }
 

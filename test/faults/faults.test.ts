@@ -5,6 +5,7 @@ import { describe, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
+/** A run goes on until each kind has happened, for up to four times as long: less would leave a slow machine too little. */
 const MINUTES = 1
 /** Named pipes and SIGSTOP. */
 const isPosix = process.platform !== 'win32'
@@ -29,7 +30,8 @@ async function runFaults(...args: string[]): Promise<{ code: number | null; outp
   return { code: child.exitCode, output }
 }
 
-describe('under faults of every kind, nothing is lost, doubled, missed or forged', () => {
+// Side by side: a run waits more than it works.
+describe('under faults of every kind, nothing is lost, doubled, missed or forged', { concurrency: true }, () => {
   for (const [what, seed] of [
     ['a seed that is always the same', FIXED_SEED],
     ['a fresh seed', Math.floor(Math.random() * 1_000_000)],

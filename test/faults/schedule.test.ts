@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { test } from 'node:test'
+import { describe, test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Kind, Lock } from '../../scripts/dev/faults/kinds.ts'
 import { Schedule } from '../../scripts/dev/faults/schedule.ts'
@@ -52,27 +52,29 @@ async function run(seed: number, hasHappened: (name: string, time: number) => bo
   return { trace, counts: schedule.counts }
 }
 
-test('faults of all kinds come equally often, overlap, and never break one thing twice at once', async () => {
-  const { trace, counts } = await run(1)
-  const numbers = [...counts.values()]
-  assert.ok(Math.min(...numbers) >= 20, `${[...counts]}`)
-  // Who waits when the time is over keeps its place for the next round, so the difference is what can be under way.
-  assert.ok(Math.max(...numbers) - Math.min(...numbers) <= 10, `${[...counts]}`)
-  assert.deepEqual(trace.shared, [])
-  assert.ok(trace.atOnceMax >= 2)
-})
+describe('the schedule', { concurrency: true }, () => {
+  test('faults of all kinds come equally often, overlap, and never break one thing twice at once', async () => {
+    const { trace, counts } = await run(1)
+    const numbers = [...counts.values()]
+    assert.ok(Math.min(...numbers) >= 20, `${[...counts]}`)
+    // Who waits when the time is over keeps its place for the next round, so the difference is what can be under way.
+    assert.ok(Math.max(...numbers) - Math.min(...numbers) <= 10, `${[...counts]}`)
+    assert.deepEqual(trace.shared, [])
+    assert.ok(trace.atOnceMax >= 2)
+  })
 
-test('a seed draws the same faults again, and another one others', async () => {
-  const [first, again, other] = await Promise.all([run(7), run(7), run(8)])
-  const drawn = ({ trace }: typeof first) => trace.begun.filter((each) => each.startsWith('d')).slice(0, 10)
-  assert.equal(drawn(first).length, 10)
-  assert.deepEqual(drawn(again), drawn(first))
-  assert.notDeepEqual(drawn(other), drawn(first))
-})
+  test('a seed draws the same faults again, and another one others', async () => {
+    const [first, again, other] = await Promise.all([run(7), run(7), run(8)])
+    const drawn = ({ trace }: typeof first) => trace.begun.filter((each) => each.startsWith('d')).slice(0, 10)
+    assert.equal(drawn(first).length, 10)
+    assert.deepEqual(drawn(again), drawn(first))
+    assert.notDeepEqual(drawn(other), drawn(first))
+  })
 
-test('what found nothing to break is not counted, and comes again', async () => {
-  const { trace, counts } = await run(3, (name, time) => name !== 'd' || time % 2 === 0)
-  const begun = trace.begun.filter((each) => each.startsWith('d')).length
-  assert.equal(counts.get('d'), Math.floor(begun / 2))
-  assert.ok(Math.abs((counts.get('d') as number) - (counts.get('a') as number)) <= 10, `${[...counts]}`)
+  test('what found nothing to break is not counted, and comes again', async () => {
+    const { trace, counts } = await run(3, (name, time) => name !== 'd' || time % 2 === 0)
+    const begun = trace.begun.filter((each) => each.startsWith('d')).length
+    assert.equal(counts.get('d'), Math.floor(begun / 2))
+    assert.ok(Math.abs((counts.get('d') as number) - (counts.get('a') as number)) <= 10, `${[...counts]}`)
+  })
 })

@@ -1,9 +1,11 @@
 import { type ChildProcess, execFile, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { chmod, mkdtemp, rm } from 'node:fs/promises'
+import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client'
@@ -166,6 +168,42 @@ export async function startListener(options: ListenerOptions): Promise<RunningLi
     )
   })
   return { ...listener, startMs: performance.now() - startedAt }
+}
+
+/**
+ * `connected` may come before the listener knows what waits in the inbox: a message that its first look still finds is
+ * announced as waiting, not as new. Call this before the listener of the token starts, and what it gives after.
+ */
+export function watchFirstLook(server: Server, token: string): () => Promise<void> {
+  let isAnswered = false
+  const watch = ({ method, url, headers }: IncomingMessage, response: ServerResponse) => {
+    if (method !== 'GET' || !url?.startsWith('/api/inbox') || headers.authorization !== `Bearer ${token}`) return
+    response.once('finish', () => {
+      isAnswered ||= response.statusCode === 200
+    })
+  }
+  server.on('request', watch)
+  return async () => {
+    await untilTrue('the listener has looked into its inbox', () => isAnswered)
+    server.off('request', watch)
+  }
+}
+
+/** `connected` comes before the lease that it leads to is stored: until then others see the agent as online. */
+export async function untilWakeable(url: string, token: string): Promise<void> {
+  await untilTrue('the agent is wakeable', async () => {
+    const response = await fetch(new URL('/api/agents', url), { headers: { authorization: `Bearer ${token}` } })
+    const { agents } = (await response.json()) as { agents: { is_you: boolean; reach: string }[] }
+    return agents.some((agent) => agent.is_you && agent.reach === 'wakeable')
+  })
+}
+
+async function untilTrue(what: string, isTrue: () => boolean | Promise<boolean>): Promise<void> {
+  const deadline = performance.now() + START_TIMEOUT_MS
+  while (!(await isTrue())) {
+    if (performance.now() > deadline) throw new Error(`not in time: ${what}`)
+    await sleep(20)
+  }
 }
 
 export interface McpAgent {

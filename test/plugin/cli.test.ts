@@ -6,6 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { recordTrust, toTrustId } from '../../scripts/lib/identity.cjs'
 import { call, startTestApp, type TestApp } from '../helpers/app.ts'
 import { createTestDatabase, type TestDatabase } from '../helpers/database.ts'
+import { watchFirstLook } from '../helpers/processes.ts'
 import { type SeededAgent, seed } from '../helpers/seed.ts'
 import { eventually, findClosedPort, Machine, makeToken, ROOT } from './command.ts'
 
@@ -325,9 +326,11 @@ describe('the command line', () => {
   })
 
   test('watch prints the lines of a listener, starts it with no token in a command line, and ends with a signal', async (context) => {
+    const hasLooked = watchFirstLook(app.app.server, agents.bob.token)
     const watching = machine.start(['watch', '--json'], as('bob'))
     context.after(() => watching.child.kill('SIGTERM'))
     await eventually(() => watching.output.stderr.includes('subscribe: connected'), 'the listener connects')
+    await hasLooked()
     if (process.platform === 'linux') {
       const commandLines = await readCommandLines(watching.child.pid as number)
       assert.match(commandLines, /subscribe\.mjs/)

@@ -8,7 +8,7 @@ import { fetchInbox } from '../../server/domain/inbox.ts'
 import { sendMessage } from '../../server/domain/messages.ts'
 import { startTestApp, type TestApp } from '../helpers/app.ts'
 import { createTestDatabase, type TestDatabase } from '../helpers/database.ts'
-import { createTemporaryFolder, startListener } from '../helpers/processes.ts'
+import { createTemporaryFolder, startListener, watchFirstLook } from '../helpers/processes.ts'
 import { type SeededAgent, seed } from '../helpers/seed.ts'
 
 /** Far below the listener's slow comparison: what comes in this time was heard. */
@@ -65,8 +65,10 @@ describe('the listener on changes of the table', () => {
     const { alice, bob } = agents
     const folder = await createTemporaryFolder()
     const url = `http://127.0.0.1:${(gate.address() as AddressInfo).port}`
+    const hasLooked = watchFirstLook(gate, bob.token)
     const listener = await startListener({ url, token: bob.token, home: folder.path })
     try {
+      await hasLooked()
       const lines = () => listener.lines.map(({ text }) => text)
       const until = async (wanted: number) => {
         const deadline = performance.now() + HEARD_MS

@@ -1,6 +1,6 @@
 import type { TestEvent } from 'node:test/reporters'
 import { inspect } from 'node:util'
-import { type Tally, tally } from './tally.ts'
+import { type Failure, type Tally, tally } from './tally.ts'
 
 export default async function* report(events: AsyncIterable<TestEvent>): AsyncGenerator<string> {
   const narrator = new Narrator(tally)
@@ -40,19 +40,21 @@ class Narrator {
     const name = names.join(' › ') || file
     const heading = file === this.file ? '' : `${file}\n`
     this.file = file
-    const mark = this.count(type, data, file, name)
-    const trouble = type === 'test:fail' ? `\n${indent(inspect(error?.cause ?? error))}` : ''
+    const detail = type === 'test:fail' ? inspect(error?.cause ?? error) : undefined
+    const mark = this.count(data, { file, name, ...(detail === undefined ? {} : { detail }) })
+    const trouble = detail === undefined ? '' : `\n${indent(detail)}`
     return `${heading}  ${mark} ${name} (${Math.round(data.details.duration_ms)} ms)${trouble}\n`
   }
 
-  private count(type: 'test:pass' | 'test:fail', data: Ended, file: string, name: string): string {
+  /** With a detail it has failed. */
+  private count(data: Ended, test: Failure): string {
     if (isSet(data.skip) || isSet(data.todo)) {
-      this.counts.skipped.push(`${file} › ${name}`)
+      this.counts.skipped.push(`${test.file} › ${test.name}`)
       return '﹣'
     }
-    if (type === 'test:pass') this.counts.passed += 1
-    else this.counts.failures.push({ file, name })
-    return type === 'test:pass' ? '✔' : '✖'
+    if (test.detail === undefined) this.counts.passed += 1
+    else this.counts.failures.push(test)
+    return test.detail === undefined ? '✔' : '✖'
   }
 
   private hear(message: string): string {

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
-import { mkdtemp, readdir, rm } from 'node:fs/promises'
+import { access, mkdtemp, readdir, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
-import { parseArguments, selectFiles } from './select.ts'
+import { FILES_WITHOUT_POSTGRES, parseArguments, selectFiles } from './select.ts'
 import { createTally, maySkip, summarize } from './tally.ts'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
@@ -43,6 +43,26 @@ describe('a run of test files', () => {
     assert.equal(code, 1)
     assert.match(output, /Error: planted\n/)
     assert.match(output, /✖ \S*fails\.ts › a group › goes wrong\n# tests 2\n# pass 1\n# fail 1\n/)
+  })
+
+  test('says again at its end what each failure was, shortened, under the names of tests that ran side by side, too', async () => {
+    const { code, output } = await runFixtures('test/fixtures/runner/fails-long.ts')
+    assert.equal(code, 1)
+    const summary = output.slice(output.indexOf('\n✖ '))
+    const file = 'test/fixtures/runner/fails-long.ts'
+    const last = `✖ ${file} › several at once › ends last and goes wrong`
+    const inside = `✖ ${file} › several at once › a group inside › ends first and goes wrong`
+    const [, first = '', second = '', end = ''] = summary.split(/^✖ .* › /m)
+    assert.ok(summary.startsWith(`\n${last}\n    AssertionError`), summary)
+    assert.match(first, /line 0\n[\s\S]*… \d+ more lines …\n[\s\S]*planted last/)
+    assert.ok(first.split('\n').length < 45, first)
+    assert.match(second, /planted wide/)
+    assert.ok(
+      second.split('\n').every((line) => line.length < 410),
+      second,
+    )
+    assert.ok(summary.includes(`\n${last}\n${inside}\n# tests 3\n# pass 1\n# fail 2\n`), summary)
+    assert.ok(end !== '')
   })
 
   test('fails with a file that throws at import, and runs the others', async () => {
@@ -113,6 +133,19 @@ describe('a selection of test files', () => {
   })
   test('leaves out what needs no database with --postgres15', () => {
     assert.deepEqual(select('--postgres15'), ['test/db/a.test.ts', 'test/db/b.test.ts'])
+  })
+  test('leaves out with --postgres15 what needs one only to have a server, by name, and nothing that is new', () => {
+    const named = ['realtime/socket', 'realtime/official-client', 'mcp/streams', 'http/gate', 'plugin/cli', 'config']
+    const kept = ['end-to-end/kill-again', 'http/routes/log', 'mcp/wait', 'new', 'plugins/new', 'realtime/socket-new']
+    const all = [...named, ...kept].map((name) => `test/${name}.test.ts`)
+    const selected = selectFiles(all, parseArguments(['--postgres15']))
+    assert.deepEqual(
+      selected,
+      kept.map((name) => `test/${name}.test.ts`),
+    )
+  })
+  test('knows each file that it leaves out by name', async () => {
+    for (const file of FILES_WITHOUT_POSTGRES) await access(join(ROOT, file))
   })
   test('refuses an unknown option', () => {
     assert.throws(() => select('--postgres16'), /--postgres16/)

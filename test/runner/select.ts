@@ -5,8 +5,28 @@ export interface Selection {
   parts: string[]
 }
 
-/** What touches no database or starts its own, so that Postgres 15 changes nothing about it; a new folder counts as one that does. */
-const WITHOUT_POSTGRES = /^test\/(?:tidy|runner|scripts|dev|faults)[./]/
+/**
+ * Postgres 15 differs from the newest in its SQL and in how it plans and locks, so only what depends on a statement of ours has
+ * to be seen on it. Named here is what does not: folders that touch no database or start their own, and those that need one
+ * only so that a server answers. A folder that is not named counts as one that does depend on it.
+ */
+const WITHOUT_POSTGRES = /^test\/(?:tidy|runner|scripts|dev|faults|plugin|failures|config)[./]/
+
+/** And in the other folders, files about sockets, frames, streams, clients or what is refused before the first statement. */
+const NAMES_WITHOUT_POSTGRES: Record<string, string[]> = {
+  realtime: [
+    ...['attack', 'attack-listener', 'channel', 'codecs', 'deadlines', 'golden', 'handshake', 'hub', 'hub-failures'],
+    ...['official-client', 'serializers', 'socket'],
+  ],
+  // What an answer weighs in tokens; that its pages are complete and in order, domain/ shows.
+  mcp: ['budgets', 'catch-up', 'connections', 'fence', 'lines', 'streams'],
+  http: ['address-limit', 'gate', 'guards', 'log', 'openapi'],
+  // It starts the server as a user does, on the Postgres that comes with it.
+  'end-to-end': ['kill'],
+}
+export const FILES_WITHOUT_POSTGRES = Object.entries(NAMES_WITHOUT_POSTGRES).flatMap(([folder, names]) =>
+  names.map((name) => `test/${folder}/${name}.test.ts`),
+)
 
 export function parseArguments(args: string[]): Selection {
   const unknown = args.find((arg) => arg.startsWith('-') && !['--postgres15', '--kill'].includes(arg))
@@ -22,7 +42,11 @@ export function parseArguments(args: string[]): Selection {
 export function selectFiles(files: string[], { isPostgres15, isKill, parts }: Selection): string[] {
   return files
     .filter((file) => file.endsWith(isKill ? '.kill.ts' : '.test.ts'))
-    .filter((file) => !isPostgres15 || !WITHOUT_POSTGRES.test(file))
+    .filter((file) => !isPostgres15 || needsPostgres(file))
     .filter((file) => parts.length === 0 || parts.some((part) => file.includes(part)))
     .sort()
+}
+
+function needsPostgres(file: string): boolean {
+  return !WITHOUT_POSTGRES.test(file) && !FILES_WITHOUT_POSTGRES.includes(file)
 }

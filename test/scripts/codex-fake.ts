@@ -32,7 +32,7 @@ export class FakeCodex {
       cwd: home.project,
       stdio: ['pipe', 'ignore', 'inherit'],
       // What a hook does is tested here, not whether a busy machine lets it answer in time.
-      env: { ...home.environment(), PATCHCORD_HOOK_MS: '2000', ...env },
+      env: { ...home.environment(), PATCHCORD_HOOK_MS: '10000', ...env },
     })
   }
 

@@ -41,7 +41,7 @@ async function setUp(context: TestContext, { isTrusted = true, args = [], env = 
   return { server, home, codex, start, isListening, connected }
 }
 
-describe('the hook of Codex', { skip: process.platform !== 'linux' }, () => {
+describe('the hook of Codex', { concurrency: 3, skip: process.platform !== 'linux' }, () => {
   test('starts one listener for a thread, its token in no command line, which wakes it and ends with it, leaving nothing', async (context) => {
     const { server, home, codex, isListening, connected } = await setUp(context)
     const thread = createThreadId()
@@ -228,8 +228,9 @@ describe('the hook of Codex', { skip: process.platform !== 'linux' }, () => {
     const idles = presence.received.filter((state) => state === 'idle').length
     await eventually(() => presence.received.filter((state) => state === 'idle').length > idles)
     await codex.hook('UserPromptSubmit', thread, { prompt: 'second' })
-    await eventually(() => presence.taken.length === presence.received.length && presence.taken.at(-2) === 'idle')
-    assert.equal(presence.taken.at(-1), 'busy')
+    // On a busy machine both the end of the turn and the prompt may say that it runs.
+    await eventually(() => presence.taken.filter((state) => state === 'idle').length > idles)
+    await eventually(() => presence.taken.length === presence.received.length && presence.taken.at(-1) === 'busy')
     await pause(1_000)
     const state = JSON.parse(readFileSync(join(home.runtime, 'patchcord', `codex_${thread}.json`), 'utf8')).state
     assert.deepEqual([presence.taken.at(-1), state], ['busy', 'busy'])

@@ -171,7 +171,8 @@ test('while a connection does not come the inbox is looked into all the same', a
   const { server, listener } = await start(context, {}, { joinMs: 60_000, compareSoonMs: 300 })
   await listener.logged(CONNECTED)
   server.script.join = () => 'silent'
-  // After the looks of the start.
+  // Both looks of the start are over: at once, and after the join.
+  await eventually(() => server.count('GET', '/api/inbox') === 2)
   await pause(500)
   server.deliver('alice', { isWoken: false })
   server.connection.socket.close(1012)
