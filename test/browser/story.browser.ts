@@ -52,7 +52,7 @@ for (const javaScriptEnabled of [true, false]) {
     }
 
     async function readSecret(): Promise<string> {
-      const secret = (await page.locator('#secret').innerText()).trim()
+      const secret = (await page.locator('#secret').textContent()).trim()
       assert.match(secret, /^pc_[\w-]{49}$/)
       return secret
     }
@@ -98,7 +98,7 @@ for (const javaScriptEnabled of [true, false]) {
       await page.getByRole('button', { name: 'Add', exact: true }).click()
       await page.getByRole('heading', { level: 1, name: 'backend' }).waitFor()
       const backendToken = await makeToken('backend')
-      assert.match(await page.locator('main').innerText(), /waiting for backend/i)
+      assert.match(await page.locator('main').textContent(), /waiting for backend/i)
       const listener = await listen('backend', backendToken)
       await see(page.getByText(/wakeable · lease/i))
       await copySecret()
@@ -134,7 +134,7 @@ for (const javaScriptEnabled of [true, false]) {
       const [message] = inbox.data.messages as { message_id: string }[]
       await backend.call('reply', { message_id: message?.message_id, content: 'On 8787.' })
       await see(page.getByText(/answered/))
-      const story = await page.locator('main').innerText()
+      const story = await page.locator('main').textContent()
       assert.match(story, /accepted \d\d:\d\d:\d\d\.\d{3} → notified \+.+ → fetched \+.+ → answered \+/)
 
       await t.test('rotated without an overlap, the socket of the old token dies within a second', async () => {
@@ -163,7 +163,7 @@ for (const javaScriptEnabled of [true, false]) {
       })
 
       await page.getByRole('link', { name: 'Audit' }).click()
-      const audit = await page.locator('main').innerText()
+      const audit = await page.locator('main').textContent()
       for (const sentence of [
         /founded the namespace/,
         /added the agent backend/,

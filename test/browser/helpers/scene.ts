@@ -1,8 +1,7 @@
 import { fetchInbox } from '../../../server/domain/inbox.ts'
 import { createInvite } from '../../../server/domain/members.ts'
-import { sendMessage } from '../../../server/domain/messages.ts'
+import { replyToMessage, sendMessage } from '../../../server/domain/messages.ts'
 import { renewLease, reportPresence } from '../../../server/domain/presence.ts'
-import { replyToMessage } from '../../../server/domain/messages.ts'
 import { createToken } from '../../../server/domain/tokens.ts'
 import type { TestDatabase } from '../../helpers/database.ts'
 import { joinAs, type SeededPerson, signInOperator } from '../../helpers/people.ts'
@@ -40,7 +39,9 @@ export async function createScene(database: TestDatabase): Promise<Scene> {
     }),
   )
   await backend((scope) => fetchInbox(scope, {}))
-  await backend((scope) => replyToMessage(scope, { message_id: asked.message_id, content: 'On 8787, behind the proxy.' }))
+  await backend((scope) =>
+    replyToMessage(scope, { message_id: asked.message_id, content: 'On 8787, behind the proxy.' }),
+  )
   const waiting = await frontend((scope) =>
     sendMessage(scope, { to: 'docs', content: 'Please describe the new flag. '.repeat(40), urgency: 'urgent' }),
   )
