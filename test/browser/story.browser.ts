@@ -91,7 +91,7 @@ for (const javaScriptEnabled of [true, false]) {
       await page.goto(url)
       await page.getByRole('button', { name: /sign in/i }).click()
       await page.getByRole('heading', { level: 1, name: /first namespace/i }).waitFor()
-      await page.getByLabel('Name').fill('acme')
+      await page.getByRole('textbox', { name: 'Name' }).fill('acme')
       await page.getByRole('button', { name: 'Create namespace' }).click()
 
       await page.getByLabel('Name of the new agent').fill('backend')
