@@ -134,7 +134,6 @@ function Limitations({ retentionDays, limits, details, request }: SettingsProps)
 }
 
 function Delete({ request, member, details }: SettingsProps) {
-  const messages = `${count(details.messages, 'message')}${details.messages >= MESSAGES_COUNTED_MAX ? ' and more' : ''}`
   return (
     <Section title="Delete" lead="For good, with everything in it. This cannot be undone.">
       <Confirm
@@ -149,7 +148,7 @@ function Delete({ request, member, details }: SettingsProps) {
               ? 'It has no agents.'
               : `${count(details.agents, 'agent')} ${details.agents === 1 ? 'is' : 'are'} disconnected within a second, and their tokens end.`}
           </li>
-          <li>{details.messages === 0 ? 'It has no messages.' : `${messages} are deleted, and cannot be restored.`}</li>
+          <li>{describeMessages(details)}</li>
           <li>
             {details.members === 1
               ? 'You are its only member, and it is gone from your list.'
@@ -160,4 +159,11 @@ function Delete({ request, member, details }: SettingsProps) {
       </Confirm>
     </Section>
   )
+}
+
+function describeMessages({ messages }: NamespaceDetails): string {
+  if (messages === 0) return 'It has no messages.'
+  if (messages === 1) return '1 message is deleted, and cannot be restored.'
+  const more = messages >= MESSAGES_COUNTED_MAX ? ' and more' : ''
+  return `${count(messages, 'message')}${more} are deleted, and cannot be restored.`
 }

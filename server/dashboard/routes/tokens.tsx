@@ -4,7 +4,7 @@ import { type CreatedToken, createToken, listTokensOf, revokeMyToken, rotateMyTo
 import { PatchcordError } from '../../errors.ts'
 import { readText } from '../fields.ts'
 import type { DashboardDeps } from '../page.ts'
-import { NewTokenPage } from '../pages/new-token.tsx'
+import { NewTokenPage, type NewTokenProps } from '../pages/new-token.tsx'
 import { DEFAULT_LIFE, LIVES, OVERLAPS, type TokenFormProps, type TokenFormValues } from '../pages/token-form.tsx'
 import { TOKEN_STATES, type TokenFilter, TokensPage, type TokensProps } from '../pages/tokens.tsx'
 import { getMember, type InNamespace, type Refusal, readQuery, tryForm } from './refusals.ts'
@@ -32,7 +32,11 @@ export const tokenRoutes: FastifyPluginAsync<DashboardDeps> = async (app) => {
     const { namespace, id } = request.params
     const overlapSeconds = readOverlap(request)
     const { value, refusal } = await tryForm(rotateMyToken(request.person, { namespace, id, overlapSeconds }), [])
-    if (value) return await showNew(request, reply, namespace, value, value.old_ends_at)
+    if (value)
+      return await showNew(request, reply, namespace, value, {
+        endsAt: value.old_ends_at,
+        hasEnded: overlapSeconds === 0,
+      })
     const notice = { title: 'Nothing was rotated', message: refusal.message }
     return await showTokens(request, reply, { notice }, refusal.status)
   })
@@ -84,11 +88,11 @@ async function showNew(
   reply: FastifyReply,
   namespace: string,
   created: CreatedToken,
-  oldEndsAt: string | null,
+  old: NewTokenProps['old'],
 ) {
   const member = await getMember(request.person, namespace)
   const agent = await getAgentOf(request.person, { namespace, agent: created.agent })
-  return await reply.html(<NewTokenPage {...{ request, member, created, agent, oldEndsAt }} />, 201)
+  return await reply.html(<NewTokenPage {...{ request, member, created, agent, old }} />, 201)
 }
 
 async function showTokens(
