@@ -33,14 +33,14 @@ describe('the page of the audit', () => {
     const page = await stage.browse(admin).get('/n/acme/audit')
     assert.equal(page.status, 200)
     const sentences = [
-      `${owner.name} removed Max, who was an admin`,
-      `${owner.name} made Max an admin, before a member`,
+      `${owner.name} removed Max (was an admin)`,
+      `${owner.name} made Max an admin (was a member)`,
       `${NASTY} deleted the agent backend`,
       `${NASTY} resumed the namespace`,
       `${NASTY} paused the namespace: nothing is sent and nobody is woken`,
       'The operator revoked the token “lap & <b>3</b>” of backend',
       `${NASTY} revoked the token “lap & <b>3</b>” of backend`,
-      `${NASTY} put a new token in the place of “lap & <b>3</b>” of backend`,
+      `${NASTY} rotated the token “lap & <b>3</b>” of backend`,
       `${NASTY} made the token “lap & <b>3</b>” of backend`,
       `${NASTY} renamed the agent api to backend`,
       `${NASTY} added the agent api`,
