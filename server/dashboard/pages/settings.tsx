@@ -3,7 +3,7 @@ import type { Limits } from '../../config.ts'
 import type { Member } from '../../db/scope.ts'
 import type { NamespaceDetails } from '../../domain/namespaces.ts'
 import { Button, Confirm, Facts, Field, Form, Layout, Notice, Section, State, Time } from '../components/index.ts'
-import { count, isAdmin, isOwner, NAME_HINT, NAME_INPUT_PATTERN, NAME_LENGTH_MAX } from './words.ts'
+import { count, formatNumber, isAdmin, isOwner, NAME_HINT, NAME_INPUT_PATTERN, NAME_LENGTH_MAX } from './words.ts'
 
 /** Beyond this many messages nobody counts on. */
 const MESSAGES_COUNTED_MAX = 100_000
@@ -124,8 +124,8 @@ function Limitations({ retentionDays, limits, details, request }: SettingsProps)
           ['Length of a message', `up to ${count(limits.bodyCharactersMax, 'character')}`],
           ['Sends of a token', `${limits.sendBurst} at once, then ${pace}`],
           ['Unread in an inbox', `up to ${count(limits.newPerRecipientMax, 'message')}`],
-          ['Recipients in a list', `up to ${limits.recipientsMax.toLocaleString('en')}`],
-          ['Connections of a token', `up to ${limits.connectionsPerTokenMax.toLocaleString('en')}`],
+          ['Recipients in a list', `up to ${formatNumber(limits.recipientsMax)}`],
+          ['Connections of a token', `up to ${formatNumber(limits.connectionsPerTokenMax)}`],
           ['Founded', <Time at={details.created_at} now={now} />],
         ]}
       />

@@ -1,5 +1,5 @@
 import type { FastifyPluginAsync, FastifyReply, FastifyRequest } from 'fastify'
-import { getAgentOf, listAgentsOf } from '../../domain/agents.ts'
+import { getAgentOf, listAgentNames } from '../../domain/agents.ts'
 import { type CreatedToken, createToken, listTokensOf, revokeMyToken, rotateMyToken } from '../../domain/tokens.ts'
 import { PatchcordError } from '../../errors.ts'
 import { readText } from '../fields.ts'
@@ -8,6 +8,9 @@ import { NewTokenPage, type NewTokenProps } from '../pages/new-token.tsx'
 import { DEFAULT_LIFE, LIVES, OVERLAPS, type TokenFormProps, type TokenFormValues } from '../pages/token-form.tsx'
 import { TOKEN_STATES, type TokenFilter, TokensPage, type TokensProps } from '../pages/tokens.tsx'
 import { getMember, type InNamespace, type Refusal, readQuery, tryForm } from './refusals.ts'
+
+/** Of more the name is typed. */
+const AGENTS_TO_CHOOSE_MAX = 50
 
 interface OfToken {
   Params: { namespace: string; id: string }
@@ -107,16 +110,16 @@ async function showTokens(
   const before = readQuery(request.query, 'before')
   const { agent, state, q } = filter
   const list = await listTokensOf(request.person, { namespace, state, q, before, ...(agent !== '' && { agent }) })
-  const { agents, next } = await listAgentsOf(request.person, { namespace })
+  const agents = await listAgentNames(request.person, { namespace, max: AGENTS_TO_CHOOSE_MAX })
   const form: TokenFormProps = {
     request,
     member,
-    agents: next === null ? agents.map((each) => each.agent) : null,
+    agents,
     values: values ?? { agent, label: '', life: DEFAULT_LIFE },
     ...(problem && { problem }),
   }
   const isCreating = readQuery(request.query, 'new') === '1'
-  const facts = { request, member, filter, form, isFirstPage: before === undefined, hasAgents: agents.length > 0 }
+  const facts = { request, member, filter, form, isFirstPage: before === undefined, hasAgents: agents?.length !== 0 }
   return await reply.html(<TokensPage {...facts} {...list} isCreating={isCreating} {...more} />, status)
 }
 
