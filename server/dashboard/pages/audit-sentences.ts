@@ -14,7 +14,7 @@ const ARTICLE: Record<string, string> = { owner: 'an owner', admin: 'an admin', 
 
 const SENTENCES: Record<string, (parts: Parts) => string> = {
   token_created: ({ agent, detail }) => `made the token ${quote(detail)} of ${agent}`,
-  token_rotated: ({ agent, detail }) => `put a new token in the place of ${quote(labelOf(detail))} of ${agent}`,
+  token_rotated: ({ agent, detail }) => `rotated the token ${quote(labelOf(detail))} of ${agent}`,
   token_revoked: ({ agent, detail }) => `revoked the token ${quote(detail)} of ${agent}`,
   token_restored: ({ agent, detail }) => `made the revoked token ${quote(detail)} of ${agent} valid again`,
   token_deleted: ({ detail }) => `deleted the token ${quote(detail)}`,
@@ -60,13 +60,13 @@ function describeAdded({ detail, who }: Parts): string {
 function describeRoleChange({ detail, who }: Parts): string {
   const [, name, role, former] = new RegExp(`^(.*) is ${ROLES}, was ${ROLES}$`, 's').exec(detail) ?? []
   if (name === undefined) return `changed a role: ${detail}`
-  return `made ${name === who ? 'themselves' : name} ${withArticle(role)}, before ${withArticle(former)}`
+  return `made ${name === who ? 'themselves' : name} ${withArticle(role)} (was ${withArticle(former)})`
 }
 
 function describeRemoved({ detail, who }: Parts): string {
   const [, name, role] = new RegExp(`^(.*), was ${ROLES}$`, 's').exec(detail) ?? []
   if (name === undefined) return `removed ${detail}`
-  return name === who ? `left; was ${withArticle(role)}` : `removed ${name}, who was ${withArticle(role)}`
+  return name === who ? `left (was ${withArticle(role)})` : `removed ${name} (was ${withArticle(role)})`
 }
 
 /** An event that a newer server has written. */

@@ -17,7 +17,9 @@ export function AuditPage({ request, member, events, next, isFirstPage }: AuditP
   const path = `/n/${member.namespace}/audit`
   return (
     <Layout request={request} namespace={member} tab="audit" title="Audit">
-      <p class="lead">Every change of who may enter and as what, the latest first. Names are those of then.</p>
+      <p class="lead above-table">
+        Every change of who may enter and as what, the latest first. Names are those of then.
+      </p>
       {events.length === 0 ? (
         <Empty title="Nothing here">
           <p>{isFirstPage ? 'Nothing was changed yet.' : 'There is nothing older.'}</p>
@@ -43,7 +45,7 @@ function AuditTable({ events, now }: Pick<AuditProps, 'events'> & { now: Date })
           <Text value={what} inline />
         </span>,
         <Time at={event.logged_at} now={now} />,
-        <span class="soft">{formatAbsolute(new Date(event.logged_at))}</span>,
+        <span class="exact">{formatAbsolute(new Date(event.logged_at))}</span>,
       ],
     }
   })

@@ -11,8 +11,8 @@ export interface NewTokenProps {
   member: Member
   created: CreatedToken
   agent: AgentCard
-  /** When the token in whose place it is ends; null: it is in the place of none. */
-  oldEndsAt: string | null
+  /** The token in whose place it is: until when that one works; null: it is in the place of none. */
+  old: { endsAt: string; hasEnded: boolean } | null
 }
 
 /** A token, this once, and what to do with it. */
@@ -24,7 +24,7 @@ export function NewTokenPage(props: NewTokenProps) {
   const live = { ...page, path: `${path}?token=${created.id}` }
   return (
     <Layout request={request} namespace={member} tab="tokens" title={`Token of ${created.agent}`}>
-      {props.oldEndsAt && <OldToken endsAt={props.oldEndsAt} now={page.now} />}
+      {props.old && <OldToken {...props.old} now={page.now} />}
       <Secret value={created.token} label="Shown this once. Only its hash is kept, so nobody can show it again." />
       <p class="soft secret-facts">
         “<Text value={created.label} inline />
@@ -52,8 +52,8 @@ export function NewTokenPage(props: NewTokenProps) {
   )
 }
 
-function OldToken({ endsAt, now }: { endsAt: string; now: Date }) {
-  if (new Date(endsAt) <= now) {
+function OldToken({ endsAt, hasEnded, now }: { endsAt: string; hasEnded: boolean; now: Date }) {
+  if (hasEnded) {
     return (
       <Notice kind="warn" title="The old token has ended">
         <p>What was connected with it is disconnected, until it has this one.</p>

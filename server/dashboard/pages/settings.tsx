@@ -3,7 +3,7 @@ import type { Limits } from '../../config.ts'
 import type { Member } from '../../db/scope.ts'
 import type { NamespaceDetails } from '../../domain/namespaces.ts'
 import { Button, Confirm, Facts, Field, Form, Layout, Notice, Section, State, Time } from '../components/index.ts'
-import { count, isAdmin, isOwner, NAME_HINT, NAME_INPUT_PATTERN, NAME_LENGTH_MAX } from './words.ts'
+import { count, formatNumber, isAdmin, isOwner, NAME_HINT, NAME_INPUT_PATTERN, NAME_LENGTH_MAX } from './words.ts'
 
 /** Beyond this many messages nobody counts on. */
 const MESSAGES_COUNTED_MAX = 100_000
@@ -124,8 +124,8 @@ function Limitations({ retentionDays, limits, details, request }: SettingsProps)
           ['Length of a message', `up to ${count(limits.bodyCharactersMax, 'character')}`],
           ['Sends of a token', `${limits.sendBurst} at once, then ${pace}`],
           ['Unread in an inbox', `up to ${count(limits.newPerRecipientMax, 'message')}`],
-          ['Recipients in a list', `up to ${limits.recipientsMax.toLocaleString('en')}`],
-          ['Connections of a token', `up to ${limits.connectionsPerTokenMax.toLocaleString('en')}`],
+          ['Recipients in a list', `up to ${formatNumber(limits.recipientsMax)}`],
+          ['Connections of a token', `up to ${formatNumber(limits.connectionsPerTokenMax)}`],
           ['Founded', <Time at={details.created_at} now={now} />],
         ]}
       />
@@ -134,7 +134,6 @@ function Limitations({ retentionDays, limits, details, request }: SettingsProps)
 }
 
 function Delete({ request, member, details }: SettingsProps) {
-  const messages = `${count(details.messages, 'message')}${details.messages >= MESSAGES_COUNTED_MAX ? ' and more' : ''}`
   return (
     <Section title="Delete" lead="For good, with everything in it. This cannot be undone.">
       <Confirm
@@ -149,7 +148,7 @@ function Delete({ request, member, details }: SettingsProps) {
               ? 'It has no agents.'
               : `${count(details.agents, 'agent')} ${details.agents === 1 ? 'is' : 'are'} disconnected within a second, and their tokens end.`}
           </li>
-          <li>{details.messages === 0 ? 'It has no messages.' : `${messages} are deleted, and cannot be restored.`}</li>
+          <li>{describeMessages(details)}</li>
           <li>
             {details.members === 1
               ? 'You are its only member, and it is gone from your list.'
@@ -160,4 +159,11 @@ function Delete({ request, member, details }: SettingsProps) {
       </Confirm>
     </Section>
   )
+}
+
+function describeMessages({ messages }: NamespaceDetails): string {
+  if (messages === 0) return 'It has no messages.'
+  if (messages === 1) return '1 message is deleted, and cannot be restored.'
+  const more = messages >= MESSAGES_COUNTED_MAX ? ' and more' : ''
+  return `${count(messages, 'message')}${more} are deleted, and cannot be restored.`
 }

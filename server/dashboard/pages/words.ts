@@ -5,9 +5,16 @@ export const NAME_INPUT_PATTERN = String.raw`[a-z0-9]([a-z0-9._\-]{0,38}[a-z0-9]
 export const NAME_LENGTH_MAX = 40
 export const NAME_HINT = 'a-z, 0-9, dot, hyphen and underscore, up to 40 characters'
 
+const NUMBERS = new Intl.NumberFormat('en')
+
+/** `1,204` */
+export function formatNumber(amount: number): string {
+  return NUMBERS.format(amount)
+}
+
 /** `1 token`, `1,204 tokens` */
 export function count(amount: number, noun: string, plural = `${noun}s`): string {
-  return `${amount.toLocaleString('en')} ${amount === 1 ? noun : plural}`
+  return `${formatNumber(amount)} ${amount === 1 ? noun : plural}`
 }
 
 /** `an owner` */

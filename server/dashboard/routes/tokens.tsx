@@ -1,13 +1,16 @@
 import type { FastifyPluginAsync, FastifyReply, FastifyRequest } from 'fastify'
-import { getAgentOf, listAgentsOf } from '../../domain/agents.ts'
+import { getAgentOf, listAgentNames } from '../../domain/agents.ts'
 import { type CreatedToken, createToken, listTokensOf, revokeMyToken, rotateMyToken } from '../../domain/tokens.ts'
 import { PatchcordError } from '../../errors.ts'
 import { readText } from '../fields.ts'
 import type { DashboardDeps } from '../page.ts'
-import { NewTokenPage } from '../pages/new-token.tsx'
+import { NewTokenPage, type NewTokenProps } from '../pages/new-token.tsx'
 import { DEFAULT_LIFE, LIVES, OVERLAPS, type TokenFormProps, type TokenFormValues } from '../pages/token-form.tsx'
 import { TOKEN_STATES, type TokenFilter, TokensPage, type TokensProps } from '../pages/tokens.tsx'
 import { getMember, type InNamespace, type Refusal, readQuery, tryForm } from './refusals.ts'
+
+/** Of more the name is typed. */
+const AGENTS_TO_CHOOSE_MAX = 50
 
 interface OfToken {
   Params: { namespace: string; id: string }
@@ -32,7 +35,11 @@ export const tokenRoutes: FastifyPluginAsync<DashboardDeps> = async (app) => {
     const { namespace, id } = request.params
     const overlapSeconds = readOverlap(request)
     const { value, refusal } = await tryForm(rotateMyToken(request.person, { namespace, id, overlapSeconds }), [])
-    if (value) return await showNew(request, reply, namespace, value, value.old_ends_at)
+    if (value)
+      return await showNew(request, reply, namespace, value, {
+        endsAt: value.old_ends_at,
+        hasEnded: overlapSeconds === 0,
+      })
     const notice = { title: 'Nothing was rotated', message: refusal.message }
     return await showTokens(request, reply, { notice }, refusal.status)
   })
@@ -84,11 +91,11 @@ async function showNew(
   reply: FastifyReply,
   namespace: string,
   created: CreatedToken,
-  oldEndsAt: string | null,
+  old: NewTokenProps['old'],
 ) {
   const member = await getMember(request.person, namespace)
   const agent = await getAgentOf(request.person, { namespace, agent: created.agent })
-  return await reply.html(<NewTokenPage {...{ request, member, created, agent, oldEndsAt }} />, 201)
+  return await reply.html(<NewTokenPage {...{ request, member, created, agent, old }} />, 201)
 }
 
 async function showTokens(
@@ -103,16 +110,16 @@ async function showTokens(
   const before = readQuery(request.query, 'before')
   const { agent, state, q } = filter
   const list = await listTokensOf(request.person, { namespace, state, q, before, ...(agent !== '' && { agent }) })
-  const { agents, next } = await listAgentsOf(request.person, { namespace })
+  const agents = await listAgentNames(request.person, { namespace, max: AGENTS_TO_CHOOSE_MAX })
   const form: TokenFormProps = {
     request,
     member,
-    agents: next === null ? agents.map((each) => each.agent) : null,
+    agents,
     values: values ?? { agent, label: '', life: DEFAULT_LIFE },
     ...(problem && { problem }),
   }
   const isCreating = readQuery(request.query, 'new') === '1'
-  const facts = { request, member, filter, form, isFirstPage: before === undefined, hasAgents: agents.length > 0 }
+  const facts = { request, member, filter, form, isFirstPage: before === undefined, hasAgents: agents?.length !== 0 }
   return await reply.html(<TokensPage {...facts} {...list} isCreating={isCreating} {...more} />, status)
 }
 

@@ -7,13 +7,7 @@ const OLD = '019a0000-0000-7000-8000-000000000001'
 describe('a change is told in a sentence', () => {
   const cases: [event: string, by: string | null, agent: string | null, detail: string | null, sentence: string][] = [
     ['token_created', 'Ada', 'backend', 'lap-3', 'Ada made the token “lap-3” of backend'],
-    [
-      'token_rotated',
-      'Ada',
-      'backend',
-      `lap-3 in place of ${OLD}`,
-      'Ada put a new token in the place of “lap-3” of backend',
-    ],
+    ['token_rotated', 'Ada', 'backend', `lap-3 in place of ${OLD}`, 'Ada rotated the token “lap-3” of backend'],
     ['token_revoked', 'operator', 'backend', 'lap-3', 'The operator revoked the token “lap-3” of backend'],
     ['token_banned', null, 'backend', null, 'The server banned a token of backend for a while'],
     ['agent_created', 'Ada', 'backend', null, 'Ada added the agent backend'],
@@ -22,10 +16,10 @@ describe('a change is told in a sentence', () => {
     ['namespace_paused', 'Ada', null, null, 'Ada paused the namespace: nothing is sent and nobody is woken'],
     ['member_added', 'Ada', null, 'Bob as admin', 'Ada added Bob as an admin'],
     ['member_added', 'Bob as admin', null, 'Bob as admin as member', 'Bob as admin joined as a member'],
-    ['member_role_changed', 'Ada', null, 'Bob is admin, was member', 'Ada made Bob an admin, before a member'],
-    ['member_role_changed', 'Ada', null, 'Ada is member, was owner', 'Ada made themselves a member, before an owner'],
-    ['member_removed', 'Ada', null, 'Bob, was owner', 'Ada removed Bob, who was an owner'],
-    ['member_removed', 'Bob', null, 'Bob, was member', 'Bob left; was a member'],
+    ['member_role_changed', 'Ada', null, 'Bob is admin, was member', 'Ada made Bob an admin (was a member)'],
+    ['member_role_changed', 'Ada', null, 'Ada is member, was owner', 'Ada made themselves a member (was an owner)'],
+    ['member_removed', 'Ada', null, 'Bob, was owner', 'Ada removed Bob (was an owner)'],
+    ['member_removed', 'Bob', null, 'Bob, was member', 'Bob left (was a member)'],
     ['invite_created', 'Ada', null, 'as admin', 'Ada made an invite for an admin'],
     ['invite_revoked', 'Ada', null, 'as member', 'Ada revoked an invite for a member'],
   ]
