@@ -42,7 +42,8 @@ const TYPES: Record<string, string> = {
   svg: 'image/svg+xml',
 }
 const HASH_CHARACTERS = 10
-const YEAR_SECONDS = 31_536_000
+/** For what has the hash of its content in its name. */
+export const FOR_EVER = 'public, max-age=31536000, immutable'
 
 const loaded = new Map<AssetName, Asset>()
 
@@ -91,7 +92,7 @@ export function serveAssets(app: FastifyInstance): void {
     if (!asset) throw new PatchcordError('not_found', 'There is no such file.')
     const isZipped = /\bgzip\b/.test(String(request.headers['accept-encoding'] ?? ''))
     if (isZipped) reply.header('content-encoding', 'gzip')
-    reply.headers({ 'cache-control': `public, max-age=${YEAR_SECONDS}, immutable`, vary: 'accept-encoding' })
+    reply.header('vary', 'accept-encoding')
     return reply.type(asset.type).send(isZipped ? asset.zipped : asset.body)
   })
   app.get('/favicon.ico', { config: { isAsset: true } }, async (_request, reply) =>

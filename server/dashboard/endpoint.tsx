@@ -4,7 +4,7 @@ import formbody from '@fastify/formbody'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { getMe } from '../domain/people.ts'
 import { PatchcordError } from '../errors.ts'
-import { serveAssets } from './assets.ts'
+import { FOR_EVER, serveAssets } from './assets.ts'
 import { answerError } from './errors.tsx'
 import { securityHeaders } from './headers.ts'
 import { type DashboardDeps, NOBODY, type Page, type PageContext } from './page.ts'
@@ -46,8 +46,10 @@ export async function dashboard(app: FastifyInstance, deps: DashboardDeps): Prom
     if (!request.page.isSignedIn && !isPublic) throw new PatchcordError('signed_out', 'Nobody is signed in here.')
     if (request.method === 'POST') checkForm(request)
   })
-  app.addHook('onSend', async (_request, reply) => {
+  app.addHook('onSend', async (request, reply) => {
     reply.headers(securityHeaders(reply.connectTo ?? []))
+    // After the one for all answers, which keeps them out of every cache.
+    if (request.routeOptions.config.isAsset && reply.statusCode === 200) reply.header('cache-control', FOR_EVER)
   })
   app.setErrorHandler(async (thrown, request, reply) => {
     // A request that was refused before it came here.

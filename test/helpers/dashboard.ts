@@ -74,6 +74,13 @@ export async function signIn(
   return browser
 }
 
+/** A browser that holds the session of a seeded person. */
+export function browseAs(app: { url: string }, person: { session: string }): Browser {
+  const browser = createBrowser(app)
+  browser.cookies.set('__Host-patchcord', person.session)
+  return browser
+}
+
 function keepCookie(cookies: Map<string, string>, line: string): void {
   const [pair = '', ...attributes] = line.split('; ')
   const split = pair.indexOf('=')

@@ -16,6 +16,8 @@ test('no token, text, header or host name gets into the log, even at its most ta
   await call(app, 'GET', `/api/messages?thread=${token}`, { token })
   await call(app, 'GET', `/api/${token}?apikey=${ticket.json.jwt}`, { token })
   await call(app, 'GET', `/${ticket.json.jwt}`, { token })
+  const code = 'c'.repeat(43)
+  for (const way of ['login', 'invite']) await call(app, 'GET', `/${way}/${code}?x=1`)
   await call(app, 'POST', '/mcp', { token, body: { jsonrpc: '2.0', id: 1, method: 'tools/list', params: { content } } })
   await database.admin`alter table patchcord.message_bodies add constraint broken check (content <> 'the broken text')`
   const broken = await call(app, 'POST', '/api/messages', { token, body: { to: 'alice', content: 'the broken text' } })
@@ -25,7 +27,7 @@ test('no token, text, header or host name gets into the log, even at its most ta
   const log = app.logs.join('')
   assert.match(log, /"path":"\/api\/messages"/)
   assert.match(log, /request failed/)
-  for (const secret of [token, bob.token, alice.tokenHash, ticket.json.jwt, ticket.json.apikey]) {
+  for (const secret of [token, bob.token, alice.tokenHash, ticket.json.jwt, ticket.json.apikey, code]) {
     assert.ok(!log.includes(secret), secret.slice(0, 8))
   }
   for (const text of [content, 'the broken text', 'authorization', 'Bearer', '"hostname"']) {

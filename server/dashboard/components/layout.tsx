@@ -109,7 +109,8 @@ function Header(props: LayoutProps) {
           )}
         </nav>
         {page.isSignedIn && (
-          <a class="me" href="/account" aria-label={`Account of ${page.me.name}`}>
+          <a class="me" href="/account">
+            <span class="sr">Account: </span>
             <Text value={page.me.name} inline />
           </a>
         )}

@@ -6,9 +6,9 @@
  *   getSession(): Promise<{ data: { session: Session | null } } & Outcome>
  *   signInWithOtp(input: { email: string, options: object }): Promise<Outcome>
  *   signInWithOAuth(input: { provider: string, options: object }): Promise<Outcome>
- *   signOut(input: { scope: 'local' }): Promise<unknown>
  * }} Auth
  */
+const STORAGE_KEY = 'patchcord-sign-in'
 const NAMES = { github: 'GitHub', gitlab: 'GitLab', linkedin_oidc: 'LinkedIn', azure: 'Microsoft', workos: 'WorkOS' }
 
 /** @param {HTMLElement} root */
@@ -17,7 +17,13 @@ function start(root) {
   const { supabase } = /** @type {{ supabase?: { createClient(...args: unknown[]): { auth: Auth } } }} */ (
     /** @type {unknown} */ (globalThis)
   )
-  const options = { flowType: 'pkce', detectSessionInUrl: true, persistSession: true, autoRefreshToken: false }
+  const options = {
+    flowType: 'pkce',
+    detectSessionInUrl: true,
+    persistSession: true,
+    autoRefreshToken: false,
+    storageKey: STORAGE_KEY,
+  }
   const find = (/** @type {string} */ name) => /** @type {HTMLElement} */ (root.querySelector(`[data-${name}]`))
 
   /** @param {string} text */
@@ -32,9 +38,9 @@ function start(root) {
   }
   const { auth } = supabase.createClient(url, key, { auth: options })
 
-  /** Our server makes a session of its own of it; Supabase's is not needed any more. */
-  async function finish(/** @type {Session} */ { access_token: token }) {
-    await auth.signOut({ scope: 'local' }).catch(() => {})
+  /** Our server makes a session of its own of it; Supabase's is forgotten here. */
+  function finish(/** @type {Session} */ { access_token: token }) {
+    localStorage.removeItem(STORAGE_KEY)
     const form = /** @type {HTMLFormElement} */ (document.getElementById('finish'))
     const field = form.elements.namedItem('access_token')
     if (field instanceof HTMLInputElement) field.value = token
@@ -84,7 +90,7 @@ function start(root) {
   async function run() {
     const problem = new URLSearchParams(location.search).get('error_description')
     const { data, error } = await auth.getSession()
-    if (data.session) return await finish(data.session)
+    if (data.session) return finish(data.session)
     if (problem || error) fail(problem ?? error?.message ?? '')
     await offer()
   }
