@@ -1,11 +1,12 @@
 import { randomBytes } from 'node:crypto'
 import { parseArgs } from 'node:util'
-import { type Config, loadConfig } from './config.ts'
+import { type Config, loadConfig, toOrigin } from './config.ts'
 import { type ConnectionTarget, connect, describeTarget, type Sql } from './db/connect.ts'
-import { findEmbedded } from './db/embedded/index.ts'
+import { findEmbedded, readAddress } from './db/embedded/index.ts'
 import { migrateExternal, setApiPassword } from './db/migrate.ts'
 import { createAgent, listAllAgents, renameAgent } from './domain/agents.ts'
 import { createNamespace, listNamespaces, renameNamespace } from './domain/namespaces.ts'
+import { createLoginLink } from './domain/people.ts'
 import { listSecurityEvents } from './domain/security-log.ts'
 import { issueToken, listTokens, revokeToken, rotateToken } from './domain/tokens.ts'
 import { PatchcordError, StartError } from './errors.ts'
@@ -16,6 +17,7 @@ const HELP = `Operator's commands of Patchcord. They work on the database of DAT
 
   migrate                          bring the database to this version
   api-role                         give ${API_ROLE} a new password and print its DATABASE_URL
+  login-link [PERSON]              print a link that signs in once, within 15 minutes: the operator, or a person by name or id
   create-namespace NAME
   list-namespaces
   rename-namespace NAME NEW_NAME   its listeners connect again by themselves
@@ -24,9 +26,9 @@ const HELP = `Operator's commands of Patchcord. They work on the database of DAT
   rename-agent NAME@NAMESPACE NEW_NAME
   issue-token NAME@NAMESPACE       print a new token, once [--label TEXT] [--expires-in 30d]
   list-tokens NAMESPACE
-  rotate-token ID                  revoke it and print its successor, once [--expires-in 30d]
+  rotate-token ID                  print its successor, once [--expires-in 30d]; it is revoked, or [--overlap 1h] ends later
   revoke-token ID                  close its sockets within a second
-  security-log                     tokens made, rotated, revoked, banned; agents and namespaces made, renamed, deleted
+  security-log                     tokens, agents, namespaces, members, invites and sign-ins: what changed, and by whom
 
   --json                           answer in JSON
 `
@@ -36,12 +38,14 @@ interface Options {
   help?: boolean | undefined
   label?: string | undefined
   'expires-in'?: string | undefined
+  overlap?: string | undefined
 }
 
 interface Operator {
   sql: Sql
   /** null: the embedded database of a running server. */
   adminUrl: string | null
+  config: Config
 }
 
 /** `lines` go to stdout for programs and people; `notes` to stderr, for people only; `json` takes the place of both. */
@@ -56,6 +60,7 @@ type Verb = (operator: Operator, options: Options, argument: string, second: str
 const VERBS: Record<string, { arguments: readonly string[]; run: Verb }> = {
   migrate: { arguments: [], run: runMigrate },
   'api-role': { arguments: [], run: runApiRole },
+  'login-link': { arguments: ['[PERSON]'], run: runLoginLink },
   'create-namespace': {
     arguments: ['NAME'],
     async run({ sql }, _options, name) {
@@ -129,7 +134,15 @@ const VERBS: Record<string, { arguments: readonly string[]; run: Verb }> = {
   'security-log': {
     arguments: [],
     async run({ sql }) {
-      return listed(await listSecurityEvents(sql), ['logged_at', 'event', 'namespace', 'agent', 'token_id', 'detail'])
+      return listed(await listSecurityEvents(sql), [
+        'logged_at',
+        'event',
+        'namespace',
+        'agent',
+        'token_id',
+        'by_name',
+        'detail',
+      ])
     },
   },
 }
@@ -167,9 +180,28 @@ function toApiUrl(adminUrl: string, password: string): string {
   return url.href
 }
 
+async function runLoginLink({ sql, config, adminUrl }: Operator, _options: Options, person: string): Promise<Answer> {
+  const origin = await findOrigin(config, adminUrl)
+  const link = await createLoginLink(sql, person === '' ? {} : { person })
+  const url = `${origin}/login/${link.code}`
+  return {
+    lines: [url],
+    notes: [`It signs ${link.person} in, once, within 15 minutes. Whoever has it is ${link.person}.`],
+    json: { url, person: link.person, expires_at: link.expires_at },
+  }
+}
+
+/** Where the server is that works on this database, as far as this machine can know. */
+async function findOrigin(config: Config, adminUrl: string | null): Promise<string> {
+  const noted = config.publicUrl || adminUrl !== null ? null : await readAddress(config.dataDir)
+  if (noted !== null) return noted
+  if (config.publicUrl || config.port !== 0) return toOrigin(config, config.host, config.port)
+  throw new StartError('Where the server listens is not known here: set PATCHCORD_PUBLIC_URL.')
+}
+
 async function runIssueToken({ sql }: Operator, options: Options, address: string): Promise<Answer> {
   const { agent, namespace } = parseAddress(address)
-  const expiresInSeconds = readExpiry(options)
+  const expiresInSeconds = readDuration(options, 'expires-in')
   const { token, id } = await issueToken(sql, { agent, namespace, label: options.label, expiresInSeconds })
   return {
     lines: [token],
@@ -179,18 +211,23 @@ async function runIssueToken({ sql }: Operator, options: Options, address: strin
 }
 
 async function runRotateToken({ sql }: Operator, options: Options, oldId: string): Promise<Answer> {
-  const { token, id, agent, namespace } = await rotateToken(sql, { id: oldId, expiresInSeconds: readExpiry(options) })
+  const overlapSeconds = readDuration(options, 'overlap')
+  const rotation = { id: oldId, overlapSeconds, expiresInSeconds: readDuration(options, 'expires-in') }
+  const { token, id, agent, namespace, old_ends_at } = await rotateToken(sql, rotation)
+  const end = overlapSeconds === undefined ? 'is revoked' : `ends ${toIsoTime(old_ends_at)}`
   return {
     lines: [token],
-    notes: [
-      `Token ${id} of ${agent}@${namespace} takes the place of ${oldId}, which is revoked. It is not shown again.`,
-    ],
-    json: { token, id, agent, namespace, revoked: oldId },
+    notes: [`Token ${id} of ${agent}@${namespace} takes the place of ${oldId}, which ${end}. It is not shown again.`],
+    json: {
+      ...{ token, id, agent, namespace },
+      ...(overlapSeconds === undefined ? { revoked: oldId } : { old: oldId, old_ends_at }),
+    },
   }
 }
 
-function readExpiry(options: Options): number | undefined {
-  return options['expires-in'] === undefined ? undefined : parseDuration(options['expires-in'])
+function readDuration(options: Options, name: 'expires-in' | 'overlap'): number | undefined {
+  const text = options[name]
+  return text === undefined ? undefined : parseDuration(text, name)
 }
 
 function parseAddress(address: string): { agent: string; namespace: string } {
@@ -199,12 +236,12 @@ function parseAddress(address: string): { agent: string; namespace: string } {
   throw new StartError(`"${address.slice(0, 90)}" is not NAME@NAMESPACE.`)
 }
 
-function parseDuration(text: string): number {
+function parseDuration(text: string, name: string): number {
   const units: Record<string, number> = { s: 1, m: 60, h: 3_600, d: 86_400 }
   const [, count = '', unit = ''] = /^(\d{1,6})([smhd])$/.exec(text) ?? []
   const seconds = Number(count) * (units[unit] ?? 0)
   if (seconds > 0) return seconds
-  throw new StartError('--expires-in takes a number and s, m, h or d, such as 30d.')
+  throw new StartError(`--${name} takes a number and s, m, h or d, such as 30d.`)
 }
 
 /** Rows for people and for programs, with every time in ISO 8601 and UTC, whatever the database is set to. */
@@ -252,6 +289,7 @@ function parseCommand(args: string[]) {
         help: { type: 'boolean', short: 'h' },
         label: { type: 'string' },
         'expires-in': { type: 'string' },
+        overlap: { type: 'string' },
       },
     })
   } catch (error) {
@@ -282,12 +320,15 @@ async function run(args: string[]): Promise<void> {
   }
   const verb = Object.hasOwn(VERBS, name) ? VERBS[name] : undefined
   if (!verb) throw new StartError(`There is no command ${name.slice(0, 40)}. --help shows the commands.`)
-  if (given.length !== verb.arguments.length) throw new StartError(`Usage: ${[name, ...verb.arguments].join(' ')}`)
+  const required = verb.arguments.filter((argument) => !argument.startsWith('[')).length
+  if (given.length < required || given.length > verb.arguments.length)
+    throw new StartError(`Usage: ${[name, ...verb.arguments].join(' ')}`)
   const [argument = '', second = ''] = given
-  const { target, adminUrl } = await findDatabase(loadConfig())
+  const config = loadConfig()
+  const { target, adminUrl } = await findDatabase(config)
   const sql = connect(target, { max: 1, applicationName: 'patchcord-admin' })
   try {
-    print(await verb.run({ sql, adminUrl }, values, argument, second), values.json === true)
+    print(await verb.run({ sql, adminUrl, config }, values, argument, second), values.json === true)
   } catch (error) {
     throw explain(error, target)
   } finally {

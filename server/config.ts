@@ -56,6 +56,8 @@ export interface Config {
   signing: Signing | null
   limits: Limits
   retentionDays: number
+  /** Whether new people need an invite of a namespace, or may come by themselves. */
+  signup: 'invite' | 'open'
   logLevel: string
 }
 
@@ -95,6 +97,7 @@ export function loadConfig(env: Environment = process.env): Config {
     signing,
     limits: readLimits(env),
     retentionDays: readInteger(env, 'PATCHCORD_RETENTION_DAYS', 30, 1, 36_500),
+    signup: readChoice(env, 'PATCHCORD_SIGNUP', ['invite', 'open'] as const, 'invite'),
     logLevel: readChoice(env, 'LOG_LEVEL', LOG_LEVELS, 'info'),
   })
 }
@@ -189,4 +192,11 @@ function parseJson(text: string): unknown {
   } catch {
     return undefined
   }
+}
+
+/** Where people open the dashboard: the public address, or else the one that is listened on, with a name for "everywhere". */
+export function toOrigin({ publicUrl }: Pick<Config, 'publicUrl'>, host: string, port: number): string {
+  if (publicUrl) return publicUrl.origin
+  const name = host === '0.0.0.0' || host === '::' ? 'localhost' : host.includes(':') ? `[${host}]` : host
+  return `http://${name}:${port}`
 }

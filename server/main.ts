@@ -6,11 +6,12 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyInstance } from 'fastify'
 import type { Logger } from 'pino'
 import { buildApp, CONNECTIONS_MAX } from './app.ts'
-import { type Config, loadConfig, type Signing } from './config.ts'
+import { type Config, loadConfig, type Signing, toOrigin } from './config.ts'
 import { type ConnectionTarget, connect, describeTarget, type Sql } from './db/connect.ts'
-import { readOrCreateSigningSecret, startEmbedded } from './db/embedded/index.ts'
+import { readOrCreateSigningSecret, removeAddress, startEmbedded, writeAddress } from './db/embedded/index.ts'
 import { openChannel } from './db/listen.ts'
 import { migrateExternal, supabaseFolder } from './db/migrate.ts'
+import { createLoginLink, hasAnyoneSignedIn } from './domain/people.ts'
 import { startRetention } from './domain/retention.ts'
 import { createTicketSigner } from './domain/tickets.ts'
 import { listRecentRevocations } from './domain/tokens.ts'
@@ -107,7 +108,19 @@ async function start(config: Config, log: Logger, life: Life): Promise<void> {
   life.app = await buildApp({ config, sql, bus, waiters, hub, signer, logger: log, version: readVersion() })
   life.onClose(() => drain(life.app as FastifyInstance))
   await listen(life.app, config)
+  if (!config.databaseUrl) await noteAddress(life, config)
   await announce(life.app, config, database.admin)
+}
+
+/** So that `patchcord login-link` knows where its links lead. */
+async function noteAddress(life: Life, config: Config): Promise<void> {
+  await writeAddress(config.dataDir, originOf(life.app as FastifyInstance, config))
+  life.onClose(() => removeAddress(config.dataDir))
+}
+
+function originOf(app: FastifyInstance, config: Config): string {
+  const { address, port } = app.server.address() as AddressInfo
+  return toOrigin(config, address, port)
 }
 
 async function openEmbedded(config: Config, log: Logger, life: Life): Promise<Database> {
@@ -243,22 +256,27 @@ async function announce(app: FastifyInstance, config: Config, admin: ConnectionT
   const { address, family, port } = app.server.address() as AddressInfo
   print(`Patchcord listens on http://${family === 'IPv6' ? `[${address}]` : address}:${port}`)
   if (!config.databaseUrl) print(`Its data is in ${config.dataDir}`)
-  if (!admin || !(await isWithoutAgents(admin))) return
-  print('There are no agents yet. Make the first ones in another terminal:')
+  if (!admin) return
+  const { link, isWithoutAgents } = await withDatabase('DATABASE_ADMIN_URL', admin, findFirstSteps)
+  if (link !== null) {
+    print(`Sign in: ${originOf(app, config)}/login/${link}`)
+    print('  (once, within 15 minutes; patchcord login-link makes another)')
+  }
+  if (!isWithoutAgents) return
+  print('There are no agents yet. Make the first ones there, or in another terminal:')
   print('  patchcord namespace create acme')
   print('  patchcord agent create alice@acme')
   print('  patchcord token create alice@acme')
 }
 
-function print(line: string): void {
-  process.stdout.write(`${line}\n`)
+async function findFirstSteps(sql: Sql): Promise<{ link: string | null; isWithoutAgents: boolean }> {
+  const link = (await hasAnyoneSignedIn(sql)) ? null : (await createLoginLink(sql)).code
+  const [agent] = await sql`select from patchcord.agents limit 1`
+  return { link, isWithoutAgents: !agent }
 }
 
-async function isWithoutAgents(admin: ConnectionTarget): Promise<boolean> {
-  return await withDatabase('DATABASE_ADMIN_URL', admin, async (sql) => {
-    const [agent] = await sql`select from patchcord.agents limit 1`
-    return !agent
-  })
+function print(line: string): void {
+  process.stdout.write(`${line}\n`)
 }
 
 /** Waiters and WebSockets are told first; what is still under way after DRAIN_MS is cut off. */

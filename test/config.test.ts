@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
-import { loadConfig } from '../server/config.ts'
+import { loadConfig, toOrigin } from '../server/config.ts'
 
 const POSTGRES = 'postgres://u:p@db.example:5432/x'
 const JWK = JSON.stringify({ kty: 'EC', crv: 'P-256', kid: 'k1', x: 'x', y: 'y', d: 'd' })
@@ -14,6 +14,21 @@ describe('config', () => {
     )
     assert.deepEqual([config.limits.sendBurst, config.limits.sendPerSecond], [30, 0.5])
     assert.ok(Object.isFrozen(config))
+  })
+
+  test('new people need an invite unless the operator says otherwise', () => {
+    assert.equal(loadConfig({}).signup, 'invite')
+    assert.equal(loadConfig({ PATCHCORD_SIGNUP: 'open' }).signup, 'open')
+  })
+
+  test('the dashboard is at the public address, or where the server listens', () => {
+    const at = (host: string, publicUrl: string | null = null) =>
+      toOrigin({ publicUrl: publicUrl === null ? null : new URL(publicUrl) }, host, 8787)
+    assert.equal(at('127.0.0.1'), 'http://127.0.0.1:8787')
+    assert.equal(at('0.0.0.0'), 'http://localhost:8787')
+    assert.equal(at('::'), 'http://localhost:8787')
+    assert.equal(at('::1'), 'http://[::1]:8787')
+    assert.equal(at('0.0.0.0', 'https://cord.example.org/x'), 'https://cord.example.org')
   })
 
   test('a limit can be overridden alone', () => {
@@ -40,6 +55,7 @@ describe('config', () => {
     ['PATCHCORD_LIMITS', { PATCHCORD_LIMITS: '{"sendBursts": 1}' }],
     ['PATCHCORD_LIMITS', { PATCHCORD_LIMITS: '{' }],
     ['PATCHCORD_RETENTION_DAYS', { PATCHCORD_RETENTION_DAYS: '0' }],
+    ['PATCHCORD_SIGNUP', { PATCHCORD_SIGNUP: 'closed' }],
     ['LOG_LEVEL', { LOG_LEVEL: 'loud' }],
   ]
   for (const [variable, env] of wrong) {

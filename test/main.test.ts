@@ -10,6 +10,7 @@ import { after, before, describe, test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Clock } from '../scripts/dev/faults/programs.ts'
 import { Network } from '../scripts/dev/faults/proxy.ts'
+import { signIn } from '../server/domain/people.ts'
 import { createTokenText } from '../server/domain/tokens.ts'
 import { createTestDatabase, type TestDatabase } from './helpers/database.ts'
 import { connectMcp } from './helpers/mcp.ts'
@@ -203,6 +204,28 @@ describe('a server on a database of its own', () => {
     assert.equal(settings?.sends_broadcast, false)
     program.child.kill('SIGTERM')
     assert.deepEqual(await program.ended, { code: 0, stdout: program.output.stdout, stderr: '' })
+  })
+
+  test('prints a sign-in link at each start until somebody has signed in, and then none', async () => {
+    const env = { PORT: '0', DATABASE_URL: api.url, DATABASE_ADMIN_URL: admin.url, LOG_LEVEL: 'error' }
+    const start = async (extras: Record<string, string> = {}) => {
+      const program = startProgram(MAIN, [], { ...env, ...extras })
+      const url = await untilListening(program)
+      while (!/token create alice@acme\n/.test(program.output.stdout)) await sleep(20)
+      program.child.kill('SIGTERM')
+      const { code, stdout, stderr } = await program.ended
+      assert.deepEqual([code, stderr], [0, ''])
+      return { stdout, url }
+    }
+    const LINK =
+      /^Sign in: (\S+)\/login\/([A-Za-z0-9_-]{43})\n {2}\(once, within 15 minutes; patchcord login-link makes another\)$/m
+    const first = await start()
+    assert.equal(LINK.exec(first.stdout)?.[1], first.url)
+    const second = await start({ PATCHCORD_PUBLIC_URL: 'https://cord.example.org/' })
+    assert.equal(LINK.exec(second.stdout)?.[1], 'https://cord.example.org')
+    const [, , code = ''] = LINK.exec(first.stdout) ?? []
+    assert.equal((await signIn(database.api, { code, client: 'test' })).person, 'owner')
+    assert.doesNotMatch((await start()).stdout, /Sign in|login/)
   })
 
   test('ends on SIGTERM within ten seconds though its database has fallen silent', async () => {

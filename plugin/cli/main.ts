@@ -15,6 +15,7 @@ interface Entry {
 
 const VERBS: Record<string, Entry> = {
   serve: { summary: 'run the server', load: () => import('./serve.ts') },
+  'login-link': { summary: 'print a link to the dashboard: for operators', load: () => import('./login-link.ts') },
   namespace: { summary: 'create, list, rename: for operators', load: () => import('./namespace.ts') },
   agent: { summary: 'create, list, rename: for operators', load: () => import('./agent.ts') },
   token: { summary: 'create, list, rotate, revoke: for operators', load: () => import('./token.ts') },

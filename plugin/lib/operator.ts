@@ -21,7 +21,7 @@ export function operatorVerb(noun: string, summary: string, actions: Record<stri
 
 ${summary} For operators: works on the database of DATABASE_ADMIN_URL, or else on the data folder (PATCHCORD_DATA_DIR) of a
 running server.`,
-    options: { label: { type: 'string' }, 'expires-in': { type: 'string' } },
+    options: { label: { type: 'string' }, 'expires-in': { type: 'string' }, overlap: { type: 'string' } },
     arity: [0, 4],
     run: (invocation) => runAction(noun, usages, actions, invocation),
   }
@@ -46,7 +46,7 @@ async function runAction(
   if (args.length !== action.arguments.length) {
     throw usageError(`patchcord ${noun} ${name} takes ${action.arguments.join(' ') || 'no arguments'}.`)
   }
-  const options = ['label', 'expires-in'].flatMap((option) => readOption(option, action, invocation))
+  const options = ['label', 'expires-in', 'overlap'].flatMap((option) => readOption(option, action, invocation))
   return await runOperator([action.command, ...args, ...options], invocation)
 }
 
@@ -57,8 +57,8 @@ function readOption(name: string, { options = [] }: Action, { options: values }:
   throw usageError(`--${name} does not belong here.`)
 }
 
-/** stdout is passed on as it is: a token stands there alone. What it says to people names our verbs instead of its own. */
-async function runOperator(args: string[], { environment, output }: Invocation): Promise<number> {
+/** stdout is passed on as it is: a token or a link stands there alone. What it says to people names our verbs instead of its own. */
+export async function runOperator(args: string[], { environment, output }: Invocation): Promise<number> {
   const flags = output.isJson ? ['--json'] : []
   const stdio = ['ignore', 'pipe', 'pipe'] as const
   const child = startProgram(findProgram('dist/server/admin.js'), [...args, ...flags], environment.forChild(), stdio)

@@ -5,7 +5,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { getMe } from '../domain/people.ts'
 import { PatchcordError } from '../errors.ts'
 import { FOR_EVER, serveAssets } from './assets.ts'
-import { answerError } from './errors.tsx'
+import { answerError, wantsPage } from './errors.tsx'
 import { securityHeaders } from './headers.ts'
 import { type DashboardDeps, NOBODY, type Page, type PageContext } from './page.ts'
 import { withoutFragment } from './paths.ts'
@@ -52,6 +52,8 @@ export async function dashboard(app: FastifyInstance, deps: DashboardDeps): Prom
     if (request.routeOptions.config.isAsset && reply.statusCode === 200) reply.header('cache-control', FOR_EVER)
   })
   app.setErrorHandler(async (thrown, request, reply) => {
+    // Programs get the answer that they get everywhere else: of the handler above this one.
+    if (!wantsPage(request)) throw thrown
     // A request that was refused before it came here.
     if (request.page === null) prepare(request, reply, deps)
     return await answerError(thrown, request, reply, deps)

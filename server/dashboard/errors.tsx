@@ -25,6 +25,11 @@ export async function answerError(
   return await reply.html(<ErrorPage request={request} error={error} />, error.status)
 }
 
+/** Whether a browser asks, or live.js: they say what they take. */
+export function wantsPage(request: FastifyRequest): boolean {
+  return isForScripts(request) || String(request.headers.accept ?? '').includes('text/html')
+}
+
 /** live.js reads only the status. */
 function isForScripts(request: FastifyRequest): boolean {
   const { [FRAGMENT]: fragment } = (request.query ?? {}) as Record<string, unknown>

@@ -133,17 +133,17 @@ export async function revokeToken(admin: AnySql, id: string): Promise<void> {
 /**
  * For operators: ends a token, now or after `overlapSeconds`, and issues its successor of the same agent and label in one step;
  * it lives as long as the old one was to live unless `expiresInSeconds` says otherwise. Throws not_found, or conflict for one
- * that has ended or has a successor already.
+ * that is revoked or has a successor already.
  */
 export async function rotateToken(
   admin: Sql,
   input: Rotation,
-): Promise<{ token: string; id: string; agent: string; namespace: string }> {
+): Promise<{ token: string; id: string; agent: string; namespace: string; old_ends_at: string }> {
   return await admin.begin(async (sql) => {
-    const { id, token, agent } = await rotate(sql, input)
+    const { id, token, agent, old_ends_at } = await rotate(sql, input)
     const [row] = await sql`
       select n.name from patchcord.namespaces n join patchcord.tokens t on t.namespace_uuid = n.id where t.id = ${id}`
-    return { id, token, agent, namespace: row?.name as string }
+    return { id, token, agent, namespace: row?.name as string, old_ends_at }
   })
 }
 
@@ -162,7 +162,7 @@ async function rotate(sql: TransactionSql, input: Rotation): Promise<Rotated> {
   // Two at once go one after the other here, and the second sees the successor.
   const [old] = await sql`
     select id, namespace_uuid, agent_uuid, label, expires_at - created_at as life from patchcord.tokens
-    where id::text = ${input.id.toLowerCase()} and revoked_at is null and coalesce(expires_at > clock_timestamp(), true)
+    where id::text = ${input.id.toLowerCase()} and revoked_at is null
     for update`
   if (!old) throw await explainMissing(sql, input.id)
   const [successor] = await sql`
@@ -199,7 +199,7 @@ async function explainMissing(sql: AnySql, id: string): Promise<PatchcordError> 
   const [row] = await sql`select from patchcord.tokens where id::text = ${id.toLowerCase()}`
   const hint = 'list-tokens shows their ids.'
   if (!row) return new PatchcordError('not_found', `There is no token ${id.slice(0, 60)}.`, { hint })
-  return new PatchcordError('conflict', `Token ${id} has ended already.`, { hint: 'issue-token makes a new one.' })
+  return new PatchcordError('conflict', `Token ${id} is revoked already.`, { hint: 'issue-token makes a new one.' })
 }
 
 export interface TokenLine {

@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict'
 import { after, before, describe, test } from 'node:test'
 import { connect } from '../../server/db/connect.ts'
+import { hashCode } from '../../server/domain/codes.ts'
+import { getMe, renamePerson, signIn } from '../../server/domain/people.ts'
 import { hashToken, isTokenText, resolveToken } from '../../server/domain/tokens.ts'
 import { getCluster } from '../helpers/cluster.ts'
 import { createTestDatabase, type TestDatabase } from '../helpers/database.ts'
@@ -37,8 +39,8 @@ describe('the operator', () => {
     const { token, id } = JSON.parse((await run('issue-token', 'alice@logged', '--label', 'ci', '--json')).stdout)
     await database.admin`update patchcord.tokens set banned_until = clock_timestamp() + interval '1 hour' where id = ${id}`
     const { stdout } = await run('security-log')
-    assert.match(stdout, /^logged_at +event +namespace +agent +token_id +detail$/m)
-    assert.match(stdout, new RegExp(`^[0-9T:.-]+Z +token_created +logged +alice +${id} +ci$`, 'm'))
+    assert.match(stdout, /^logged_at +event +namespace +agent +token_id +by_name +detail$/m)
+    assert.match(stdout, new RegExp(`^[0-9T:.-]+Z +token_created +logged +alice +${id} +operator +ci$`, 'm'))
     assert.ok(!stdout.includes(token))
     const events = JSON.parse((await run('security-log', '--json')).stdout)
     const created = events.filter(({ token_id }: { token_id: string }) => token_id === id)
@@ -142,6 +144,40 @@ describe('the operator', () => {
       const { setApiPassword } = await import('../../server/db/migrate.ts')
       await setApiPassword(database.admin, 'password' in apiTarget ? apiTarget.password : '')
     }
+  })
+
+  test('makes sign-in links: for the operator, or for a person by name; the link stands alone on stdout', async () => {
+    const first = await startProgram(ADMIN, ['login-link'], {
+      DATABASE_ADMIN_URL: admin.url,
+      PATCHCORD_PUBLIC_URL: 'https://cord.example.org',
+    }).ended
+    assert.match(first.stdout, /^https:\/\/cord\.example\.org\/login\/[A-Za-z0-9_-]{43}\n$/)
+    assert.equal(first.stderr, 'It signs owner in, once, within 15 minutes. Whoever has it is owner.\n')
+    const { session } = await signIn(database.api, {
+      code: first.stdout.trim().split('/').at(-1) ?? '',
+      client: 'test',
+    })
+    const scope = { sql: database.api, sessionHash: hashCode(session) }
+    const { personId } = await getMe(scope)
+    await renamePerson(scope, { name: 'Ann' })
+    const json = JSON.parse((await run('login-link', 'Ann', '--json')).stdout)
+    assert.match(json.url, /^http:\/\/127\.0\.0\.1:8787\/login\/[A-Za-z0-9_-]{43}$/)
+    assert.deepEqual([json.person, Object.keys(json)], ['Ann', ['url', 'person', 'expires_at']])
+    assert.match((await run('login-link', personId)).stdout, /\/login\//)
+    await assertRefused(['login-link', 'Nobody'], /^There is no person Nobody\. An invite makes a new one\.$/m)
+    await assertRefused(['login-link', 'a', 'b'], /^Usage: login-link \[PERSON\]$/m)
+    const unknown = await startProgram(ADMIN, ['login-link'], { DATABASE_ADMIN_URL: admin.url, PORT: '0' }).ended
+    assert.match(unknown.stderr, /^Where the server listens is not known here: set PATCHCORD_PUBLIC_URL\.$/m)
+    const events = JSON.parse((await run('security-log', '--json')).stdout)
+    const made = events.filter(({ event }: { event: string }) => event === 'login_link_created')
+    assert.deepEqual(
+      made.map(({ detail, by_name }: { detail: string; by_name: string }) => [detail, by_name]),
+      [
+        ['for owner', 'operator'],
+        ['for Ann', 'operator'],
+        ['for Ann', 'operator'],
+      ],
+    )
   })
 
   test('migrates, and has nothing to do the second time', async () => {

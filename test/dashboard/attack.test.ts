@@ -262,6 +262,8 @@ describe('attacks on the dashboard', () => {
     }
     const program = await createBrowser(app).get('/wrong', { accept: '*/*' })
     assert.match(program.headers.get('content-type') ?? '', /json/, 'programs are answered as ever')
+    const signedOut = await createBrowser(app).get('/account', { accept: '*/*' })
+    assert.deepEqual([signedOut.status, JSON.parse(signedOut.html).error.code], [401, 'signed_out'])
     assert.deepEqual(program.headers.getSetCookie(), [])
   })
 

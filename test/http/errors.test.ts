@@ -47,7 +47,7 @@ describe('errors', () => {
   }
 
   test('what does not exist is a JSON 404, well-known addresses and other methods too', async () => {
-    const paths = ['/', '/nowhere', '/api', '/api/nowhere', '/mcp/nowhere', '/api/messages/1/2/3']
+    const paths = ['/nowhere', '/api', '/api/nowhere', '/mcp/nowhere', '/api/messages/1/2/3']
     const wellKnown = ['/.well-known/oauth-protected-resource', '/.well-known/oauth-protected-resource/mcp']
     for (const path of [
       ...paths,

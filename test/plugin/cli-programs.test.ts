@@ -1,4 +1,6 @@
 import assert from 'node:assert/strict'
+import { stat } from 'node:fs/promises'
+import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
 import { isTokenText } from '../../scripts/lib/identity.cjs'
 import { sendMessage } from '../../server/domain/messages.ts'
@@ -88,6 +90,10 @@ describe('the operator at the command line', () => {
     assert.ok(Math.abs(daysLeft - 2) < 0.1, `${daysLeft} days`)
     const again = await run('token', 'rotate', old.id)
     assert.match(again.stderr, /^patchcord: Token \S+ is revoked already\. patchcord token create makes a new one\.$/m)
+    const { json: overlapped } = await run('token', 'rotate', json.id, '--overlap', '1h', '--json')
+    const minutesLeft = (Date.parse(overlapped.old_ends_at) - Date.now()) / 60_000
+    assert.deepEqual([overlapped.old, Math.round(minutesLeft)], [json.id, 60])
+    await resolveToken(database.api, hashToken(json.token))
     assert.equal((await run('token', 'revoke', json.id)).code, 0)
     await assert.rejects(resolveToken(database.api, hashToken(json.token)), { code: 'token_revoked' })
   })
@@ -134,8 +140,20 @@ describe('serve', () => {
       await eventually(() => /listens on http:\/\/\S+/.test(serving.output.stdout), 'the server listens')
       const url = /listens on (http:\/\/\S+)/.exec(serving.output.stdout)?.[1]
       assert.equal((await fetch(`${url}/health`)).status, 200)
+      const env = { PATCHCORD_DATA_DIR: folder.path }
+      const link = await machine.run(['login-link'], { env })
+      assert.match(link.stdout, /^\S+\/login\/[A-Za-z0-9_-]{43}\n$/)
+      assert.equal(new URL(link.stdout).origin, url)
+      assert.match(link.stderr, /^It signs owner in, once, within 15 minutes\./)
+      const { json } = await machine.run(['login-link', 'owner', '--json'], { env })
+      assert.deepEqual([new URL(json.url).origin, json.person], [url, 'owner'])
+      const note = join(folder.path, 'address')
+      assert.equal((await stat(note)).mode & 0o777, 0o600)
       serving.child.kill('SIGTERM')
       assert.equal((await serving.ended).code, 0)
+      await assert.rejects(stat(note), { code: 'ENOENT' })
+      const ended = await machine.run(['login-link'], { env })
+      assert.match(ended.stderr, /^patchcord: No server is running on /)
       await assert.rejects(fetch(`${url}/health`))
       const wrong = await machine.run(['serve'], { env: { PORT: 'x' } })
       assert.deepEqual([wrong.code, /PORT/.test(wrong.stderr)], [1, true])

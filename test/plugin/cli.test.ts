@@ -24,8 +24,9 @@ describe('the command line, without a server', () => {
     const help = await machine.run(['--help'])
     assert.deepEqual([bare.code, help.code], [1, 0])
     assert.equal(bare.stdout, help.stdout)
-    for (const verb of ['serve', 'connect', 'ask', 'mcp']) assert.match(help.stdout, new RegExp(`^  ${verb} `, 'm'))
-    for (const later of ['doctor', 'install', 'login-link']) assert.ok(!help.stdout.includes(later))
+    for (const verb of ['serve', 'login-link', 'connect', 'ask', 'mcp'])
+      assert.match(help.stdout, new RegExp(`^  ${verb} `, 'm'))
+    for (const later of ['doctor', 'install']) assert.ok(!help.stdout.includes(later))
     for (const asked of [
       ['help', 'ask'],
       ['ask', '--help'],

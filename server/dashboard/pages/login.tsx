@@ -5,11 +5,15 @@ import { Button, Copy, Form, Layout, Notice, Text, Time } from '../components/in
 const COMMAND = 'patchcord login-link'
 
 /** How to get in: by a link that the operator makes, or through Supabase Auth. */
-export function Login(props: { request: FastifyRequest; supabase: Supabase | null; signup: 'invite' | 'open' }) {
+export function Login(props: { request: FastifyRequest; supabase: Supabase | null; needsInvite: boolean }) {
   const { request, supabase } = props
   return (
     <Layout request={request} title="Sign in" width="narrow" scripts={supabase ? ['supabase.js', 'login.js'] : []}>
-      {supabase ? <SupabaseLogin request={request} supabase={supabase} signup={props.signup} /> : <EmbeddedLogin />}
+      {supabase ? (
+        <SupabaseLogin request={request} supabase={supabase} needsInvite={props.needsInvite} />
+      ) : (
+        <EmbeddedLogin />
+      )}
     </Layout>
   )
 }
@@ -31,7 +35,7 @@ function EmbeddedLogin() {
 }
 
 /** public/login.js fills in the providers that the project has, and does the rest. */
-function SupabaseLogin(props: { request: FastifyRequest; supabase: Supabase; signup: 'invite' | 'open' }) {
+function SupabaseLogin(props: { request: FastifyRequest; supabase: Supabase; needsInvite: boolean }) {
   const { supabase, request } = props
   return (
     <div
@@ -65,9 +69,7 @@ function SupabaseLogin(props: { request: FastifyRequest; supabase: Supabase; sig
         <p class="soft" role="status" data-sent hidden></p>
       </div>
       <Form action="/login/supabase" csrf={request.page.csrf} id="finish" fields={{ access_token: '' }}></Form>
-      {props.signup === 'invite' && (
-        <p class="soft below">New here? You need an invite: open the link that you were sent.</p>
-      )}
+      {props.needsInvite && <p class="soft below">New here? You need an invite: open the link that you were sent.</p>}
     </div>
   )
 }

@@ -82,7 +82,7 @@ function start(root) {
     const email = String(new FormData(/** @type {HTMLFormElement} */ (event.target)).get('email'))
     const { error } = await auth.signInWithOtp({ email, options: { emailRedirectTo: back } })
     if (error) return fail(error.message)
-    find('email').hidden = true
+    for (const part of ['providers', 'or', 'email']) find(part).hidden = true
     find('sent').textContent = `A link is on its way to ${email}. Open it in this browser.`
     find('sent').hidden = false
   })

@@ -1,6 +1,7 @@
 import type { FastifyPluginAsync } from 'fastify'
 import { foundNamespace, listMyNamespaces } from '../../domain/namespaces.ts'
 import { PatchcordError } from '../../errors.ts'
+import { wantsPage } from '../errors.tsx'
 import { readText } from '../fields.ts'
 import type { DashboardDeps } from '../page.ts'
 import { Home } from '../pages/home.tsx'
@@ -30,7 +31,7 @@ export const homeRoutes: FastifyPluginAsync<DashboardDeps> = async (app) => {
 
   // Whoever looks with a browser gets a page; programs get the answer of every other wrong address.
   app.get('/*', { config: { isPublic: true } }, async (request, reply) => {
-    if (!String(request.headers.accept ?? '').includes('text/html')) return reply.callNotFound()
+    if (!wantsPage(request)) return reply.callNotFound()
     throw new PatchcordError('not_found', 'There is nothing at this address.')
   })
 }

@@ -40,7 +40,7 @@ export const inviteRoutes: FastifyPluginAsync<DashboardDeps> = async (app, { sql
         return await reply.html(<DeadInvite request={request} />, 404)
       if (isHosted) {
         writeInvite(reply, code)
-        return reply.back('/login', 'Sign in, and you have joined.')
+        return reply.back('/login', 'Sign in, and the invite is yours.')
       }
       const joined = await joinByInvite(sql, { code, name, ...clientOf(request) })
       writeSession(reply, joined.session)

@@ -30,7 +30,8 @@ export const loginRoutes: FastifyPluginAsync<DashboardDeps> = async (app, deps) 
     if (request.page.isSignedIn) return reply.back(next ?? '/')
     if (next !== null) writeNext(reply, next)
     if (config.supabase) reply.connectTo.push(config.supabase.url.origin)
-    return reply.html(<Login request={request} supabase={config.supabase} signup={config.signup ?? 'invite'} />)
+    const needsInvite = (config.signup ?? 'invite') === 'invite' && readInvite(request) === null
+    return reply.html(<Login request={request} supabase={config.supabase} needsInvite={needsInvite} />)
   })
 
   // Looking at a link must not use it up: mail scanners and previews do.

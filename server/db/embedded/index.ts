@@ -12,6 +12,7 @@ import { findRunning } from './postmaster-file.ts'
 import { findPasswords, type Passwords, readOrCreatePasswords } from './secrets.ts'
 import { choosePlace, type Place } from './socket-place.ts'
 
+export { readAddress, removeAddress, writeAddress } from './address-file.ts'
 export { readOrCreateSigningSecret } from './secrets.ts'
 
 export interface Embedded {
