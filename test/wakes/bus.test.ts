@@ -120,3 +120,21 @@ test('a notification never exceeds what NOTIFY takes, and no wake is left out', 
     Array.from({ length: 100 }, (_, i) => `${i}`),
   )
 })
+
+test('who watches a namespace is told of each of its wakes once, whoever takes it, until it is ended', async () => {
+  const { bus, start } = build()
+  const told: string[] = []
+  const end = bus.watch('ns', ({ id }) => told.push(id))
+  const endOther = bus.watch('other', ({ id }) => told.push(`other ${id}`))
+  const wait = start()
+  bus.publish([wake('taken')])
+  assert.equal((await wait.ended).how, 'woken')
+  bus.receive([wake('taken'), wake('heard')])
+  bus.passOn(wake('taken'))
+  assert.deepEqual(told, ['taken', 'heard'])
+  end()
+  end()
+  bus.publish([wake('late')])
+  assert.deepEqual(told, ['taken', 'heard'])
+  endOther()
+})

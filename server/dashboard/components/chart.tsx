@@ -9,10 +9,11 @@ export interface Bar {
 }
 
 /**
- * Bars drawn on the server, stretched to the width there is; `ticks` stand below, at equal distances. Its numbers stand in a table
+ * Bars drawn on the server, stretched to the width there is; `ticks` stand below at equal distances, or (`isByEnds`) each where its
+ * bar ends. Its numbers stand in a table
  * beside it, for those who cannot see it: the picture is hidden from screen readers but for its `name`.
  */
-export function BarChart(props: { name: string; bars: readonly Bar[]; ticks: readonly string[]; height?: number }) {
+export function BarChart(props: { name: string; bars: readonly Bar[]; ticks: readonly string[]; isByEnds?: boolean }) {
   const { bars } = props
   const top = niceTop(Math.max(0, ...bars.map(({ value }) => value)))
   const width = bars.length * STEP
@@ -42,7 +43,7 @@ export function BarChart(props: { name: string; bars: readonly Bar[]; ticks: rea
         })}
         <line class="chart-base" x1="0" x2={width} y1={HEIGHT - 0.5} y2={HEIGHT - 0.5} />
       </svg>
-      <p class="chart-ticks" aria-hidden="true">
+      <p class={props.isByEnds ? 'chart-ticks ends' : 'chart-ticks'} aria-hidden="true">
         {props.ticks.map((tick) => (
           <span>{tick}</span>
         ))}
@@ -51,9 +52,9 @@ export function BarChart(props: { name: string; bars: readonly Bar[]; ticks: rea
   )
 }
 
-/** The round number that the axis ends at: 1, 2, 4, 5 or 8 with zeros. */
+/** The round number that the axis ends at. */
 export function niceTop(max: number): number {
   if (max <= 1) return 1
   const power = 10 ** Math.floor(Math.log10(max))
-  return (([1, 2, 4, 5, 8, 10].find((factor) => factor * power >= max) ?? 10) * power) | 0
+  return Math.ceil(([1, 1.5, 2, 3, 4, 5, 6, 8].find((factor) => factor * power >= max) ?? 10) * power)
 }

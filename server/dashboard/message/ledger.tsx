@@ -1,7 +1,7 @@
 import type { MessageStory, RecipientStory } from '../../domain/message-story.ts'
 import { Notice } from '../components/index.ts'
 import { formatClock, formatDuration } from '../duration.ts'
-import { adviseOn } from './advice.tsx'
+import { type Advice, adviseOn } from './advice.tsx'
 import { StateWord } from './states.tsx'
 
 const BAR = 1_000
@@ -24,12 +24,18 @@ export function Story({ namespace, message, recipient, now }: LedgerProps & { re
         <Steps namespace={namespace} recipient={recipient} />
       </p>
       <StoryBar recipient={recipient} />
-      {advice && (
-        <Notice kind={advice.kind}>
-          <p>{advice.text}</p>
-        </Notice>
-      )}
+      {advice && <AdviceLine advice={advice} />}
     </div>
+  )
+}
+
+/** What only takes its time is said quietly; what somebody should look at is not. */
+function AdviceLine({ advice }: { advice: Advice }) {
+  if (advice.kind === 'info') return <p class="story-note">{advice.text}</p>
+  return (
+    <Notice kind={advice.kind}>
+      <p>{advice.text}</p>
+    </Notice>
   )
 }
 
@@ -95,11 +101,12 @@ function measureParts({ steps, state }: RecipientStory): Part[] {
   }))
   const isSettled = !['new', 'open', 'deferred'].includes(state)
   const total = lengths.reduce((sum, { length }) => sum + length, 0) * (isSettled ? 1 : 1.6)
-  let x = 0
-  return lengths.map(({ step, length }) => {
-    const part = { step, x: Math.round(x), width: Math.max(2, Math.round((length / total) * BAR) - 3) }
-    x += (length / total) * BAR
-    return part
+  let end = 0
+  return lengths.map(({ step, length }, index) => {
+    // A hair of ground between two parts.
+    const x = Math.round(end) + (index > 0 ? 3 : 0)
+    end += (length / total) * BAR
+    return { step, x, width: Math.max(2, Math.round(end) - x) }
   })
 }
 

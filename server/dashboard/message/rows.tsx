@@ -81,7 +81,7 @@ function Tags({ namespace, message }: { namespace: string; message: ListedMessag
       {urgency === 'urgent' && <span class="tag urgent">urgent</span>}
       {urgency === 'fyi' && <span class="tag">fyi</span>}
       {thread && threadId && (
-        <a class="tag thread" href={`/n/${namespace}/threads/${threadId}`}>
+        <a class="tag in-thread" href={`/n/${namespace}/threads/${threadId}`}>
           <span class="sr">Thread </span>
           {thread}
         </a>

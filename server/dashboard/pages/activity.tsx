@@ -159,13 +159,14 @@ function StepCard({ time }: { time: StepTime }) {
               <b class="figure">{formatDuration(time.median_ms)}</b> median
             </span>
             <span class="soft">
-              <b class="figure">{formatDuration(time.p95_ms)}</b> 95th percentile
+              95 % within <b class="figure">{formatDuration(time.p95_ms)}</b>
             </span>
           </p>
           <BarChart
             name={`${title}: how many took how long; the numbers stand in the table below`}
             bars={bucketsOf(time).map((value, index) => ({ label: `${BUCKETS[index]}: ${value}`, value }))}
-            ticks={['0', '1 s', '1 min', '1 h+']}
+            ticks={['0.1 s', '1 s', '10 s', '1 min', '10 min', '1 h', '']}
+            isByEnds
           />
         </>
       )}
@@ -231,7 +232,7 @@ function Events(props: { events: readonly ActivityEvent[]; namespace: string; no
   return (
     <Table
       caption="Messages that did not get through"
-      columns={[{ label: 'Message' }, { label: 'What happened' }, { label: 'To' }, { label: 'When' }]}
+      columns={[{ label: 'Message' }, { label: 'State' }, { label: 'To' }, { label: 'When' }]}
       rows={events.map(({ event, at, agent, message }) => ({
         key: `${event}-${agent}-${message.id}`,
         cells: [

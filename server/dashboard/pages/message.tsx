@@ -1,7 +1,7 @@
 import type { FastifyRequest } from 'fastify'
 import type { Child } from 'hono/jsx'
 import type { MessageStory } from '../../domain/message-story.ts'
-import { Facts, Layout, Live, Section, Text, Time } from '../components/index.ts'
+import { Facts, formatAbsolute, Layout, Live, Section, Text, Time } from '../components/index.ts'
 import { Ledger } from '../message/ledger.tsx'
 import { Route } from '../message/rows.tsx'
 import { StatesOf } from '../message/states.tsx'
@@ -24,14 +24,16 @@ export function Message(props: MessageProps) {
       hideTitle
     >
       <p class="crumb">
-        <a href={`/n/${namespace}/messages`}>Messages</a>
+        <a href={`/n/${namespace}/messages`}>← Messages</a>
       </p>
       <div class="title">
         <h1>
           <Route message={message} />
         </h1>
       </div>
-      <Facts facts={listFacts(props)} />
+      <div class="message-facts">
+        <Facts facts={listFacts(props)} />
+      </div>
       <div class="card message-body">
         {message.content === null ? (
           <p class="soft">
@@ -74,7 +76,17 @@ export function MessageLedger({ request, namespace, message }: MessageProps) {
 
 function listFacts({ namespace, message, request }: MessageProps): [string, Child][] {
   const { thread, thread_id: threadId, kind, urgency, about } = message
-  const facts: [string, Child][] = [['Sent', <Time at={message.sent_at} now={request.page.now} />]]
+  const facts: [string, Child][] = [
+    [
+      'Sent',
+      <>
+        <Time at={message.sent_at} now={request.page.now} />
+        <span class="soft fact-exact" aria-hidden="true">
+          {formatAbsolute(new Date(message.sent_at))}
+        </span>
+      </>,
+    ],
+  ]
   if (kind !== 'message') facts.push(['Kind', kind])
   if (urgency !== 'normal') facts.push(['Urgency', urgency])
   if (thread && threadId) facts.push(['Thread', <a href={`/n/${namespace}/threads/${threadId}`}>{thread}</a>])

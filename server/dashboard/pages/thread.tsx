@@ -24,7 +24,7 @@ export function Thread(props: ThreadProps) {
       hideTitle
     >
       <p class="crumb">
-        <a href={`/n/${namespace}/threads`}>Threads</a>
+        <a href={`/n/${namespace}/threads`}>← Threads</a>
       </p>
       <div class="title thread-title">
         <h1>{thread.slug}</h1>
@@ -49,7 +49,7 @@ export function Thread(props: ThreadProps) {
         <>
           <ThreadMessages {...props} />
           <p class="crumb">
-            <a href={`/n/${namespace}/threads/${thread.id}`}>To the latest messages</a>
+            <a href={`/n/${namespace}/threads/${thread.id}`}>To the latest messages →</a>
           </p>
         </>
       )}

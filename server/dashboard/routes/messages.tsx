@@ -1,10 +1,9 @@
-import { once } from 'node:events'
-import type { FastifyPluginAsync, FastifyReply, FastifyRequest } from 'fastify'
-import { type ExportedMessage, exportMessages, listMessages, type MessagePage } from '../../domain/message-list.ts'
+import type { FastifyPluginAsync, FastifyRequest } from 'fastify'
+import { exportMessages, listMessages, type MessagePage } from '../../domain/message-list.ts'
 import { getMessageStory } from '../../domain/message-story.ts'
 import { getThread, listThreads } from '../../domain/threads.ts'
 import { PatchcordError } from '../../errors.ts'
-import { securityHeaders } from '../headers.ts'
+import { createExports } from '../message/export.ts'
 import { type ReadFilters, readFilters } from '../message/filters.ts'
 import type { DashboardDeps } from '../page.ts'
 import { Message, MessageLedger } from '../pages/message.tsx'
@@ -22,6 +21,9 @@ interface OfOne {
 }
 
 export const messageRoutes: FastifyPluginAsync<DashboardDeps> = async (app, { log }) => {
+  const exports = createExports(log)
+  app.addHook('preClose', async () => exports.close())
+
   app.get<OfNamespace>('/n/:namespace/messages', async (request, reply) => {
     const { namespace } = request.params
     const read = readFilters(request.query)
@@ -37,7 +39,8 @@ export const messageRoutes: FastifyPluginAsync<DashboardDeps> = async (app, { lo
     const pages = exportMessages(request.person, { namespace, filters })
     // The first page says whether there is anything to give, and to whom.
     const first = await pages.next()
-    await sendExport(reply, { name: `${namespace}-messages.json`, first, pages, log })
+    reply.hijack()
+    await exports.send(reply.raw, { name: `${namespace}-messages.json`, first, pages })
     return reply
   })
 
@@ -78,42 +81,4 @@ function isPart(request: FastifyRequest): boolean {
 function textOf(request: FastifyRequest, name: string): string | undefined {
   const value = (request.query as Record<string, unknown>)[name]
   return typeof value === 'string' && value !== '' ? value : undefined
-}
-
-interface Export {
-  name: string
-  first: IteratorResult<ExportedMessage[], void>
-  pages: AsyncGenerator<ExportedMessage[]>
-  log: DashboardDeps['log']
-}
-
-/**
- * An array, one message a line, as fast as it is taken. Where it breaks its last element says so, since by then the status has
- * been sent: `{"error": …}`.
- */
-async function sendExport(reply: FastifyReply, { name, first, pages, log }: Export): Promise<void> {
-  reply.hijack()
-  const { raw } = reply
-  raw.writeHead(200, {
-    ...securityHeaders(),
-    'cache-control': 'no-store',
-    'content-type': 'application/json; charset=utf-8',
-    'content-disposition': `attachment; filename="${name}"`,
-    'x-content-type-options': 'nosniff',
-  })
-  let separator = '[\n'
-  const write = async (items: object[]): Promise<void> => {
-    for (const item of items) {
-      const isRoom = raw.write(separator + JSON.stringify(item))
-      separator = ',\n'
-      if (!isRoom && !raw.destroyed) await Promise.race([once(raw, 'drain'), once(raw, 'close')])
-    }
-  }
-  try {
-    for (let page = first; !page.done && !raw.destroyed; page = await pages.next()) await write(page.value)
-  } catch (error) {
-    log.warn({ err: error }, 'an export of messages broke off')
-    await write([{ error: 'The export broke off here: what is older is missing. Export again.' }])
-  }
-  raw.end(separator === '[\n' ? '[]\n' : '\n]\n')
 }
