@@ -12,9 +12,8 @@ import {
 } from '../helpers/processes.ts'
 import { openBrowser, openPage } from './helpers/browser.ts'
 
-/** From a revocation to the end of what it had opened; a page's answer and a busy machine come on top. */
+/** From the answer to a revocation to the end of what its token had opened. */
 const END_MS_MAX = 1_000
-const SLACK_MS = 500
 
 type Folder = Awaited<ReturnType<typeof createTemporaryFolder>>
 
@@ -51,8 +50,10 @@ for (const javaScriptEnabled of [true, false]) {
       return await readSecret()
     }
 
+    const textOf = async (place: string) => (await page.locator(place).textContent()) ?? ''
+
     async function readSecret(): Promise<string> {
-      const secret = (await page.locator('#secret').textContent()).trim()
+      const secret = (await textOf('#secret')).trim()
       assert.match(secret, /^pc_[\w-]{49}$/)
       return secret
     }
@@ -98,8 +99,10 @@ for (const javaScriptEnabled of [true, false]) {
       await page.getByRole('button', { name: 'Add', exact: true }).click()
       await page.getByRole('heading', { level: 1, name: 'backend' }).waitFor()
       const backendToken = await makeToken('backend')
-      assert.match(await page.locator('main').textContent(), /waiting for backend/i)
+      assert.match(await textOf('main'), /waiting for backend/i)
       const listener = await listen('backend', backendToken)
+      // Loading the answer to a form again would send the form again.
+      if (!javaScriptEnabled) await page.goto(`${server.url}/n/acme/agents/backend`)
       await see(page.getByText(/wakeable · lease/i))
       await copySecret()
 
@@ -128,13 +131,13 @@ for (const javaScriptEnabled of [true, false]) {
         )
       })
       await page.getByRole('link', { name: /frontend.*backend/ }).click()
-      await see(page.getByText(/notified/))
+      await see(page.getByText(/notified \+/))
       const inbox = await backend.call('inbox')
-      await see(page.getByText(/fetched/))
+      await see(page.getByText(/fetched \+/))
       const [message] = inbox.data.messages as { message_id: string }[]
       await backend.call('reply', { message_id: message?.message_id, content: 'On 8787.' })
-      await see(page.getByText(/answered/))
-      const story = await page.locator('main').textContent()
+      await see(page.getByText(/answered \+/))
+      const story = await textOf('main')
       assert.match(story, /accepted \d\d:\d\d:\d\d\.\d{3} → notified \+.+ → fetched \+.+ → answered \+/)
 
       await t.test('rotated without an overlap, the socket of the old token dies within a second', async () => {
@@ -144,12 +147,14 @@ for (const javaScriptEnabled of [true, false]) {
         const clickedAt = performance.now()
         await page.getByRole('button', { name: 'Rotate', exact: true }).click()
         const rotated = await readSecret()
+        const answeredAt = performance.now()
         await copySecret()
         const deadline = Date.now() + 20_000
-        const isClosed = () => listener.log.find(({ text, at }) => at > clickedAt && /ws closed|fatal/.test(text))
+        const isClosed = () =>
+          listener.log.find(({ text, at }) => at > clickedAt && /Token has been revoked|ws closed/.test(text))
         while (!isClosed() && Date.now() < deadline) await new Promise((r) => setTimeout(r, 5))
-        const ms = (isClosed()?.at ?? Number.POSITIVE_INFINITY) - clickedAt
-        assert.ok(ms < END_MS_MAX + SLACK_MS, `${ms} ms`)
+        const ms = (isClosed()?.at ?? Number.POSITIVE_INFINITY) - answeredAt
+        assert.ok(ms < END_MS_MAX, `${ms} ms`)
         assert.equal(await listener.ended, 1)
         assert.equal(listener.lines.at(-1)?.text, 'PATCHCORD: stopped: token rejected (HTTP 403), check .mcp.json')
         const whoami = () => fetch(`${server.url}/api/whoami`, { headers: { authorization: `Bearer ${rotated}` } })
@@ -163,13 +168,13 @@ for (const javaScriptEnabled of [true, false]) {
       })
 
       await page.getByRole('link', { name: 'Audit' }).click()
-      const audit = await page.locator('main').textContent()
+      const audit = await textOf('main')
       for (const sentence of [
         /founded the namespace/,
         /added the agent backend/,
         /made the token “of backend” of backend/,
         /added the agent frontend/,
-        /put a new token in the place of “of backend” of backend/,
+        /rotated the token “of backend” of backend/,
         /revoked the token “of backend” of backend/,
       ]) {
         assert.match(audit, sentence)
