@@ -73,7 +73,7 @@ describe('the pages of agents', () => {
     const scope = { sql, tokenHash: hashToken(token), limits, bus: stage.app.deps.bus }
     await renewLease(scope, { session: 's', client: 'claude-code', machine: 'lap-3', announced: [] })
     const list = await browser.get('/n/acme/agents')
-    assert.match(list.text, /wakeable · lease renewed just now.* · .+ on lap-3/)
+    assert.match(list.text, /wakeable · lease renewed just now.* · Claude Code on lap-3/)
     assert.match((await browser.get('/n/acme/agents?fragment=list')).text, /^Agents of acme.*wakeable/)
   })
 
