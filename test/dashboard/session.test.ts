@@ -156,6 +156,21 @@ describe('the session of a person', () => {
     assert.match((await browser.get('/login')).html, /data-theme="auto"/)
   })
 
+  test('leads on from the answer to a form to the page that the form stood on', async () => {
+    const browser = await signIn(app, database)
+    await browser.get('/account')
+    const cases: [referer: string, path: string][] = [
+      [`${app.url}/account?tab=2`, '/account?tab=2'],
+      ['https://evil.example//evil.example/x', '/'],
+      ['nonsense', '/'],
+    ]
+    for (const [referer, path] of cases) {
+      const answer = await browser.post('/account/name', { name: '' }, { referer })
+      assert.equal(answer.status, 400)
+      assert.ok(answer.html.includes(`name="next" value="${path}"`), referer)
+    }
+  })
+
   test('that cannot be kept by the browser is explained, with what to do', async () => {
     const { code } = await createLoginLink(database.admin)
     const browser = createBrowser(app)
