@@ -96,7 +96,9 @@ describe('the pages of agents', () => {
     const done = await submit(browser, page, /rename$/, { name: 'calm' })
     assert.deepEqual([done.status, done.location], [303, '/n/acme/agents/calm'])
     assert.match((await browser.follow(done)).text, /quiet is called calm from now on/)
-    assert.equal((await browser.get('/n/acme/agents/quiet')).status, 404)
+    const gone = await browser.get('/n/acme/agents/quiet')
+    assert.equal(gone.status, 404)
+    assert.match(gone.text, /There is no agent quiet@acme\. ?The page of agents shows who is here/)
   })
 
   test('an agent is deleted after the page has said what ends with it', async () => {
