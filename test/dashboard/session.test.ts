@@ -218,3 +218,18 @@ describe('the path to go on to after a sign-in', () => {
     assert.equal(toLocalPath('/n/acme/agents?fragment=list&q=1'), '/n/acme/agents?q=1')
   })
 })
+
+test('while the database is away, a page says so and asks to reload; without a session the sign-in still shows', async () => {
+  const database = await createTestDatabase()
+  const app = await startTestApp(database)
+  const browser = await signIn(app, database)
+  await database.drop()
+  const page = await browser.get('/account')
+  const login = await createBrowser(app).get('/login')
+  await app.close()
+  assert.equal(page.status, 503)
+  assert.match(page.text, /Not available just now/)
+  assert.ok(Number(page.headers.get('retry-after')) >= 1)
+  assert.match(page.headers.get('content-security-policy') ?? '', /default-src 'none'/)
+  assert.equal(login.status, 200)
+})
