@@ -150,7 +150,7 @@ export function Reach(props: { agent: Reachable; now: Date }) {
       <State kind={kind[agent.reach]}>{agent.reach}</State>
       <span class="evidence">
         {describeEvidence(agent, now)}
-        {agent.state === 'busy' && ' · busy'}
+        {agent.state === 'busy' && agent.reach !== 'offline' && ' · busy'}
         {place && ` · ${place}`}
       </span>
     </span>
