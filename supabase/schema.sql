@@ -69,7 +69,8 @@ create table patchcord.agent_messages (
 alter table patchcord.agent_messages enable row level security;
 alter table patchcord.agent_messages force row level security;
 create index agent_messages_from ON patchcord.agent_messages USING btree (from_agent_uuid, sent_at DESC);
-create index agent_messages_thread ON patchcord.agent_messages USING btree (thread_uuid) WHERE (thread_uuid IS NOT NULL);
+create index agent_messages_kind ON patchcord.agent_messages USING btree (from_namespace_uuid, kind, sent_at DESC, id DESC) WHERE (kind <> 'message'::text);
+create index agent_messages_thread ON patchcord.agent_messages USING btree (thread_uuid, sent_at DESC, id DESC) WHERE (thread_uuid IS NOT NULL);
 create index agent_messages_to ON patchcord.agent_messages USING btree (to_agent_uuid, sent_at DESC);
 create policy agent_reads_own on patchcord.agent_messages for select to patchcord_agent
   using (to_agent_uuid = (( SELECT patchcord.claim_agent() AS claim_agent)) OR from_agent_uuid = (( SELECT patchcord.claim_agent() AS claim_agent)));
@@ -153,6 +154,7 @@ create table patchcord.deliveries (
 );
 alter table patchcord.deliveries enable row level security;
 alter table patchcord.deliveries force row level security;
+create index deliveries_ended ON patchcord.deliveries USING btree (to_agent_uuid, state, message_id) WHERE (state <> ALL (ARRAY['new'::text, 'open'::text, 'deferred'::text]));
 create index deliveries_expiring ON patchcord.deliveries USING btree (expires_at) WHERE ((state = 'new'::text) AND (expires_at IS NOT NULL));
 create index deliveries_gate ON patchcord.deliveries USING btree (to_agent_uuid, from_agent_uuid) WHERE ((state = 'new'::text) AND (wake_at IS NOT NULL));
 create index deliveries_held ON patchcord.deliveries USING btree (wake_at) WHERE held;
@@ -370,6 +372,7 @@ create table patchcord.message_bodies (
 alter table patchcord.message_bodies enable row level security;
 alter table patchcord.message_bodies force row level security;
 create index message_bodies_from ON patchcord.message_bodies USING btree (from_agent_uuid, sent_at DESC);
+create index message_bodies_namespace ON patchcord.message_bodies USING btree (from_namespace_uuid, sent_at DESC, id DESC);
 create policy agent_reads_own on patchcord.message_bodies for select to patchcord_agent
   using (from_agent_uuid = (( SELECT patchcord.claim_agent() AS claim_agent)) OR (EXISTS ( SELECT
    FROM patchcord.agent_messages m
@@ -384,6 +387,22 @@ create policy owner_all on patchcord.message_bodies to postgres
 grant insert, select on patchcord.message_bodies to patchcord_agent;
 grant select on patchcord.message_bodies to patchcord_person;
 comment on table patchcord.message_bodies is 'The text of a message, once however many recipients it has.';
+
+create table patchcord.message_words (
+  message_id uuid not null,
+  namespace_uuid uuid not null,
+  sent_at timestamp with time zone not null,
+  words tsvector not null,
+  constraint message_words_pkey PRIMARY KEY (message_id),
+  constraint message_words_message_id_fkey FOREIGN KEY (message_id) REFERENCES patchcord.message_bodies(id) ON DELETE CASCADE
+);
+alter table patchcord.message_words enable row level security;
+alter table patchcord.message_words force row level security;
+create index message_words_words ON patchcord.message_words USING gin (words);
+create policy owner_all on patchcord.message_words to postgres
+  using (true)
+  with check (true);
+comment on table patchcord.message_words is 'By which words a message is found. Written within seconds after the send, oldest first, and before each search.';
 
 create table patchcord.namespaces (
   id uuid default patchcord.uuid_v7() not null,
@@ -586,6 +605,7 @@ create table patchcord.threads (
   participants uuid[] not null,
   participants_key text not null,
   created_at timestamp with time zone default clock_timestamp() not null,
+  last_message_at timestamp with time zone default clock_timestamp() not null,
   resolved_at timestamp with time zone,
   resolved_by_uuid uuid,
   constraint threads_pkey PRIMARY KEY (id),
@@ -597,7 +617,9 @@ create table patchcord.threads (
 );
 alter table patchcord.threads enable row level security;
 alter table patchcord.threads force row level security;
+create index threads_latest ON patchcord.threads USING btree (namespace_uuid, last_message_at DESC, id DESC);
 create index threads_resolved_by ON patchcord.threads USING btree (resolved_by_uuid) WHERE (resolved_by_uuid IS NOT NULL);
+create index threads_slug ON patchcord.threads USING btree (namespace_uuid, slug);
 create policy agent_reads_own on patchcord.threads for select to patchcord_agent
   using (namespace_uuid = (( SELECT patchcord.claim_namespace() AS claim_namespace)) AND ((( SELECT patchcord.claim_agent() AS claim_agent)) = ANY (participants)));
 create policy agent_resolves_own on patchcord.threads for update to patchcord_agent
@@ -610,7 +632,7 @@ create policy member_reads on patchcord.threads for select to patchcord_person
 create policy owner_all on patchcord.threads to postgres
   using (true)
   with check (true);
-grant insert, select, update (resolved_at, resolved_by_uuid) on patchcord.threads to patchcord_agent;
+grant insert, select, update (last_message_at, resolved_at, resolved_by_uuid) on patchcord.threads to patchcord_agent;
 grant select on patchcord.threads to patchcord_person;
 comment on table patchcord.threads is 'A slug belongs to the set of its participants: the same slug among other agents is another thread.';
 
@@ -794,6 +816,57 @@ $function$
 ;
 comment on function patchcord.broadcast_wake(patchcord.agent_messages) is 'The wake of one row through Supabase Realtime: names and ids, never text, into the private topic of the recipient.';
 
+create or replace FUNCTION patchcord.candidates_of(p_filters jsonb)
+ RETURNS text
+ LANGUAGE sql
+ IMMUTABLE
+AS $function$
+  -- Each is in the order of a list, newest first, and reads no more than $5 rows of each index. $1 namespace, $2 and $3 where the
+  -- page before ended, $4 the filters, $5 how many, $6 words.
+  select case
+    when p_filters ->> 'words' is not null then $q$
+      select w.sent_at, w.message_id as id from patchcord.find_words($1, $6, $2, $3, $5) w
+      order by w.sent_at desc, w.message_id desc $q$
+    when p_filters ->> 'thread' is not null then $q$
+      select m.sent_at, m.id from patchcord.threads t cross join lateral (
+        select distinct on (x.sent_at, x.id) x.sent_at, x.id from patchcord.agent_messages x
+        where x.thread_uuid = t.id and (x.sent_at, x.id) < ($2, $3) order by x.sent_at desc, x.id desc limit $5
+      ) m
+      where t.namespace_uuid = $1 and t.slug = $4 ->> 'thread'
+      order by 1 desc, 2 desc limit $5 $q$
+    when p_filters ->> 'state' is not null then format($q$
+      select m.sent_at, m.id from (
+        select distinct d.message_id from patchcord.agents a cross join lateral (
+          select x.message_id from patchcord.deliveries x
+          where x.to_agent_uuid = a.id and x.state = %L and x.message_id < $3 order by x.message_id desc limit $5
+        ) d
+        where a.namespace_uuid = $1 %s
+        order by d.message_id desc limit $5
+      ) d join patchcord.message_bodies m on m.id = d.message_id
+      order by m.id desc $q$, p_filters ->> 'state',
+      case when p_filters ->> 'direction' = 'to' then 'and a.id = ($4 ->> ''agent'')::uuid' else '' end)
+    when p_filters ->> 'agent' is not null then 'select u.sent_at, u.id from (' || concat_ws(' union ',
+      case when p_filters ->> 'direction' is distinct from 'to' then $q$
+        (select b.sent_at, b.id from patchcord.message_bodies b
+        where b.from_agent_uuid = ($4 ->> 'agent')::uuid and b.sent_at <= $2 and (b.sent_at, b.id) < ($2, $3)
+        order by b.sent_at desc, b.id desc limit $5) $q$ end,
+      case when p_filters ->> 'direction' is distinct from 'from' then $q$
+        (select m.sent_at, m.id from patchcord.agent_messages m
+        where m.to_agent_uuid = ($4 ->> 'agent')::uuid and m.sent_at <= $2 and (m.sent_at, m.id) < ($2, $3)
+        order by m.sent_at desc, m.id desc limit $5) $q$ end
+    ) || ') u order by u.sent_at desc, u.id desc limit $5'
+    when p_filters ->> 'kind' <> 'message' then format($q$
+      select distinct on (m.sent_at, m.id) m.sent_at, m.id from patchcord.agent_messages m
+      where m.from_namespace_uuid = $1 and m.kind = %L and m.kind <> 'message' and (m.sent_at, m.id) < ($2, $3)
+      order by m.sent_at desc, m.id desc limit $5 $q$, p_filters ->> 'kind')
+    else $q$
+      select b.sent_at, b.id from patchcord.message_bodies b
+      where b.from_namespace_uuid = $1 and (b.sent_at, b.id) < ($2, $3) order by b.sent_at desc, b.id desc limit $5 $q$
+  end
+$function$
+;
+comment on function patchcord.candidates_of(jsonb) is 'The query for messages that may pass the filters, by the index of the filter that leaves fewest.';
+
 create or replace FUNCTION patchcord.check_filters(p_role text, p_filters jsonb)
  RETURNS jsonb
  LANGUAGE plpgsql
@@ -837,6 +910,21 @@ $function$
 ;
 comment on function patchcord.check_filters(text,jsonb) is 'Entry: whether a role exists and may filter agent_messages by these columns and values, which come back as a record shows them.';
 grant execute on function patchcord.check_filters(text,jsonb) to patchcord_api;
+
+create or replace FUNCTION patchcord.check_member()
+ RETURNS uuid
+ LANGUAGE plpgsql
+ STABLE
+AS $function$
+begin
+  if patchcord.claim_namespace() is null or patchcord.claim('member_role') is null then
+    raise insufficient_privilege using message = 'only for members of a namespace';
+  end if;
+  return patchcord.claim_namespace();
+end
+$function$
+;
+comment on function patchcord.check_member() is 'The namespace that the caller is in as a member; an agent has claims of one, too, and sees its own messages only.';
 
 create or replace FUNCTION patchcord.claim(p_name text)
  RETURNS text
@@ -919,6 +1007,34 @@ $function$
 ;
 comment on function patchcord.claim_person() is NULL;
 grant execute on function patchcord.claim_person() to patchcord_person;
+
+create or replace FUNCTION patchcord.condition_of(p_filters jsonb)
+ RETURNS text
+ LANGUAGE sql
+ IMMUTABLE
+AS $function$
+  -- Written out, and only what is asked for: it is tried on each candidate c.
+  select concat_ws(' and ',
+    case when p_filters ? 'words' then format(
+      '(select w.words @@ %L::tsquery from patchcord.message_words w where w.message_id = c.id)', p_filters ->> 'words') end,
+    case when p_filters ?| array['words', 'agent', 'state', 'kind', 'thread'] then format($q$ (
+      select true from patchcord.agent_messages m
+        join patchcord.deliveries d on d.message_id = m.id and d.to_agent_uuid = m.to_agent_uuid
+      where m.id = c.id and m.from_namespace_uuid = $1 %s %s %s %s %s limit 1) $q$,
+      -- Nobody is shown what was taken back unread, and so nobody finds it by its words.
+      case when p_filters ? 'words' then $q$ and d.state <> 'unsent' $q$ end,
+      case when p_filters ? 'state' then format('and d.state = %L', p_filters ->> 'state') end,
+      case when p_filters ? 'kind' then format('and m.kind = %L', p_filters ->> 'kind') end,
+      case when p_filters ? 'thread' then format('and m.thread = %L', p_filters ->> 'thread') end,
+      case when p_filters ? 'agent' then format(
+        case p_filters ->> 'direction' when 'to' then 'and m.to_agent_uuid = %1$L'
+          when 'from' then $q$ and m.from_agent_uuid = %1$L and m.kind <> 'expired' $q$
+          else $q$ and (m.to_agent_uuid = %1$L or m.from_agent_uuid = %1$L and m.kind <> 'expired') $q$ end,
+        p_filters ->> 'agent') end
+    ) end)
+$function$
+;
+comment on function patchcord.condition_of(jsonb) is 'The condition on a message c that passes the filters: one of its recipients does. Empty when there are none.';
 
 create or replace FUNCTION patchcord.count_inbox()
  RETURNS jsonb
@@ -1353,6 +1469,68 @@ $function$
 comment on function patchcord.find_login_link(text) is 'Entry: whom a login link would sign in; null for one that is unknown, used or expired.';
 grant execute on function patchcord.find_login_link(text) to patchcord_api;
 
+create or replace FUNCTION patchcord.find_messages(p_filters jsonb, p_before_at timestamp with time zone, p_before_id uuid, p_max integer)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+declare
+  v_ns uuid := patchcord.check_member();
+  v_at timestamptz := coalesce(p_before_at, 'infinity');
+  v_id uuid := coalesce(p_before_id, 'ffffffff-ffff-ffff-ffff-ffffffffffff');
+  v_filters jsonb := jsonb_strip_nulls(p_filters);
+  v_words tsquery;
+  v_condition text;
+  v_ids uuid[] := '{}';
+  v_found uuid[];
+  v_looked integer := 0;
+  v_chunk integer := p_max + 1;
+  v_count integer;
+begin
+  if v_filters ? 'agent' then
+    v_filters := jsonb_set(v_filters, '{agent}', coalesce((
+      select to_jsonb(a.id) from patchcord.agents a where a.namespace_uuid = v_ns and a.name = v_filters ->> 'agent'), 'null'));
+  end if;
+  if v_filters ? 'text' then
+    -- What came since the last time that somebody did.
+    perform patchcord.index_words(500);
+    v_words := patchcord.to_words(v_filters ->> 'text');
+    v_filters := v_filters || jsonb_build_object('words', v_words::text);
+  end if;
+  if v_filters ->> 'words' = '' or v_filters -> 'agent' = 'null' then
+    return jsonb_build_object('ids', '[]'::jsonb, 'next', null);
+  end if;
+  v_condition := patchcord.condition_of(v_filters);
+  -- More at a time, the fewer there are: what has hardly any of what is asked for ends in a page that says how far it looked. Words
+  -- are looked for among the newest first: where they are frequent, the index would name them all.
+  loop
+    execute format($q$
+      with candidate as materialized (select c.*, row_number() over () as place from (%s) c)
+      select array_agg(c.id order by c.place) filter (where %s),
+        count(*), max(c.sent_at) filter (where c.place = t.places), (array_agg(c.id) filter (where c.place = t.places))[1]
+      from candidate c cross join (select count(*) as places from candidate) t $q$,
+      patchcord.candidates_of(case when v_looked < 1000 then v_filters - 'words' else v_filters end),
+      coalesce(nullif(v_condition, ''), 'true'))
+      into v_found, v_count, v_at, v_id using v_ns, v_at, v_id, v_filters, v_chunk, v_words;
+    v_ids := v_ids || coalesce(v_found, '{}');
+    v_looked := v_looked + v_count;
+    exit when v_count < v_chunk or cardinality(v_ids) > p_max or v_looked >= 3000;
+    v_chunk := case when v_looked < 1000 then 5 * v_chunk else 2000 end;
+  end loop;
+  return jsonb_build_object(
+    'ids', to_jsonb(v_ids[:p_max]),
+    'next', case
+      when cardinality(v_ids) > p_max then (
+        select jsonb_build_object('sent_at', b.sent_at, 'id', b.id) from patchcord.message_bodies b where b.id = v_ids[p_max])
+      when v_count = v_chunk then jsonb_build_object('sent_at', v_at, 'id', v_id)
+    end);
+end
+$function$
+;
+comment on function patchcord.find_messages(jsonb,timestamp with time zone,uuid,integer) is 'Ids of messages of the caller''s namespace that pass the filters agent, direction, state, kind, thread and text: newest first, at most p_max, after the place where a page before ended; next: where this one did, null when there is no more.';
+grant execute on function patchcord.find_messages(jsonb,timestamp with time zone,uuid,integer) to patchcord_person;
+
 create or replace FUNCTION patchcord.find_recipients(p_to text[], p_namespaces text[])
  RETURNS TABLE(address text, agent_uuid uuid)
  LANGUAGE sql
@@ -1367,6 +1545,30 @@ $function$
 ;
 comment on function patchcord.find_recipients(text[],text[]) is 'The agent of each address; null for an unknown one and, just so, for one of another namespace.';
 grant execute on function patchcord.find_recipients(text[],text[]) to patchcord_agent;
+
+create or replace FUNCTION patchcord.find_words(p_namespace uuid, p_words tsquery, p_before_at timestamp with time zone, p_before_id uuid, p_max integer)
+ RETURNS TABLE(sent_at timestamp with time zone, message_id uuid)
+ LANGUAGE plpgsql
+ STABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+ SET enable_seqscan TO 'off'
+AS $function$
+declare
+  v_loose tsquery := regexp_replace(p_words::text, '<(-|\d+)>', '&', 'g')::tsquery;
+begin
+  return query
+  with hit as materialized (
+    select w.sent_at, w.message_id, w.namespace_uuid from patchcord.message_words w
+    -- Whether words stand side by side is asked of those that are shown.
+    where w.words @@ (patchcord.namespace_word(p_namespace)::tsquery && v_loose)
+  )
+  select h.sent_at, h.message_id from hit h
+  where h.namespace_uuid = p_namespace and (h.sent_at, h.message_id) < (p_before_at, p_before_id)
+  order by h.sent_at desc, h.message_id desc limit p_max;
+end
+$function$
+;
+comment on function patchcord.find_words(uuid,tsquery,timestamp with time zone,uuid,integer) is 'Messages of one namespace that hold these words, newest first, phrases taken as words. Only the index on words is good for it, and the planner must not think otherwise.';
 
 create or replace FUNCTION patchcord.found_namespace(p_name text, p_max integer)
  RETURNS text
@@ -1476,6 +1678,43 @@ $function$
 ;
 comment on function patchcord.full_inboxes(uuid[],integer) is 'Names of those agents of the caller''s namespace that already have p_max new messages. Sends to one that is near it wait for each other.';
 grant execute on function patchcord.full_inboxes(uuid[],integer) to patchcord_agent;
+
+create or replace FUNCTION patchcord.index_words(p_max integer)
+ RETURNS integer
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+declare
+  v_newest uuid;
+  v_since uuid;
+  v_count integer;
+begin
+  -- One at a time, oldest first: so whatever is a minute older than the newest that is here, is here, too (a commit comes no later
+  -- than that after the time in its id).
+  if not pg_try_advisory_xact_lock(hashtextextended('patchcord.index_words', 0)) then
+    return 0;
+  end if;
+  select w.message_id from patchcord.message_words w order by w.message_id desc limit 1 into v_newest;
+  v_since := (select encode(
+    substring(int8send(('x0000' || substr(replace(v_newest::text, '-', ''), 1, 12))::bit(64)::bigint - 60000) from 3)
+      || decode(repeat('00', 10), 'hex'), 'hex')::uuid);
+  insert into patchcord.message_words (message_id, namespace_uuid, sent_at, words)
+  select b.id, b.from_namespace_uuid, b.sent_at,
+    array_to_tsvector(array[patchcord.namespace_word(b.from_namespace_uuid)])
+      || to_tsvector('pg_catalog.simple', replace(replace(patchcord.without_marks(left(b.content, 20000)), '"', ' '), '-', ' '))
+  from patchcord.message_bodies b
+  where b.id > coalesce(v_since, '00000000-0000-0000-0000-000000000000')
+    and not exists (select from patchcord.message_words w where w.message_id = b.id)
+  order by b.id limit p_max
+  for key share of b skip locked;
+  get diagnostics v_count = row_count;
+  return v_count;
+end
+$function$
+;
+comment on function patchcord.index_words(integer) is 'Entry: notes the words of messages (of the first 20,000 characters) that are not noted yet, the oldest p_max; how many those were.';
+grant execute on function patchcord.index_words(integer) to patchcord_api;
 
 create or replace FUNCTION patchcord.is_name(p_name text)
  RETURNS boolean
@@ -1597,6 +1836,56 @@ $function$
 ;
 comment on function patchcord.log_token(text,uuid,text) is NULL;
 
+create or replace FUNCTION patchcord.measure_deliveries(p_max integer)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ STABLE SECURITY DEFINER
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+declare
+  v_ns uuid := patchcord.check_member();
+begin
+  -- Definer: a policy that is asked for each of thousands of rows takes longer than they do. Only numbers come out.
+  return (
+    with recent as materialized (
+      select b.id, b.sent_at from patchcord.message_bodies b
+      where b.from_namespace_uuid = v_ns
+      order by b.sent_at desc, b.id desc limit p_max
+    ), delivery as materialized (
+      select extract(epoch from d.notified_at - b.sent_at)::float8 * 1000 as notified,
+        extract(epoch from d.fetched_at - b.sent_at)::float8 * 1000 as fetched,
+        extract(epoch from d.answered_at - b.sent_at)::float8 * 1000 as answered
+      from recent b join patchcord.deliveries d on d.message_id = b.id
+      -- A note to oneself goes nowhere.
+      where d.to_agent_uuid <> d.from_agent_uuid
+      order by b.sent_at desc, b.id desc limit p_max
+    )
+    select jsonb_build_object(
+      'deliveries', (select count(*) from delivery), 'times', coalesce(jsonb_agg(to_jsonb(s) - 'place' order by s.place), '[]'))
+    from (
+      select v.place, v.step, count(v.ms) as count,
+        percentile_cont(0.5) within group (order by v.ms) as median_ms,
+        percentile_cont(0.95) within group (order by v.ms) as p95_ms,
+        jsonb_build_array(
+          count(*) filter (where v.ms < 100),
+          count(*) filter (where v.ms < 1000),
+          count(*) filter (where v.ms < 10000),
+          count(*) filter (where v.ms < 60000),
+          count(*) filter (where v.ms < 600000),
+          count(*) filter (where v.ms < 3600000)
+        ) as under
+      from delivery d cross join lateral (
+        values (1, 'notified', d.notified), (2, 'fetched', d.fetched), (3, 'answered', d.answered)
+      ) as v (place, step, ms)
+      group by v.place, v.step
+    ) s
+  );
+end
+$function$
+;
+comment on function patchcord.measure_deliveries(integer) is 'How long after they were accepted the latest p_max deliveries of the caller''s namespace were notified, fetched and answered: median, 95th percentile, and how many took less than 0.1, 1, 10 s, 1, 10 min, 1 h.';
+grant execute on function patchcord.measure_deliveries(integer) to patchcord_person;
+
 create or replace FUNCTION patchcord.move_deliveries(p_ids uuid[], p_from text[], p_state text)
  RETURNS uuid[]
  LANGUAGE plpgsql
@@ -1672,6 +1961,16 @@ $function$
 ;
 comment on function patchcord.my_namespaces() is 'The caller''s namespaces with how many agents each has, how many are wakeable, and how many messages wait for longer than two minutes for one that is not.';
 grant execute on function patchcord.my_namespaces() to patchcord_person;
+
+create or replace FUNCTION patchcord.namespace_word(p_namespace uuid)
+ RETURNS text
+ LANGUAGE sql
+ IMMUTABLE
+AS $function$
+  select 'in' || replace(p_namespace::text, '-', '')
+$function$
+;
+comment on function patchcord.namespace_word(uuid) is 'The word that stands for a namespace, so that a search in one reads nothing of the others.';
 
 create or replace FUNCTION patchcord.note_refusal(p_hash text, p_limits jsonb)
  RETURNS jsonb
@@ -1990,7 +2289,7 @@ begin
   insert into patchcord.threads as t (namespace_uuid, slug, participants, participants_key)
   values (patchcord.claim_namespace(), p_slug, v_participants, md5(array_to_string(v_participants, ',')))
   on conflict (namespace_uuid, participants_key, slug)
-    do update set resolved_at = null, resolved_by_uuid = null
+    do update set last_message_at = clock_timestamp(), resolved_at = null, resolved_by_uuid = null
   returning t.id into v_id;
   return v_id;
 end
@@ -2703,15 +3002,16 @@ begin
     -- One message, one notice: whoever resolves it again would fill the sender's inbox with them.
     return jsonb_build_object('outcome', 'resolved_before');
   end if;
-  update patchcord.threads set
-    resolved_at = case when p_state = 'resolved' then clock_timestamp() end,
-    resolved_by_uuid = case when p_state = 'resolved' then v_me end
-  where id = m.thread_uuid
-    and (p_state = 'resolved' and resolved_at is null or p_content is not null and p_state <> 'resolved' and resolved_at is not null);
   if p_content is not null then
     v_answer := patchcord.store_message(array[m.from_agent_uuid], p_content, m.thread_uuid, m.thread,
       case p_state when 'resolved' then 'resolved' else 'message' end, 'normal', p_id, p_limits, p_state = 'resolved', null);
   end if;
+  -- After the rows of deliveries, wherever both are written: two sessions of one agent would wait for each other.
+  update patchcord.threads set
+    last_message_at = case when p_content is null then last_message_at else clock_timestamp() end,
+    resolved_at = case when p_state = 'resolved' then clock_timestamp() end,
+    resolved_by_uuid = case when p_state = 'resolved' then v_me end
+  where id = m.thread_uuid and (p_content is not null or p_state = 'resolved' and resolved_at is null);
   return v_answer || jsonb_build_object('settled', (
     select d.state from patchcord.deliveries d where d.message_id = p_id and d.to_agent_uuid = v_me));
 end
@@ -3295,6 +3595,21 @@ $function$
 comment on function patchcord.take_notices(double precision) is 'Shows and settles the caller''s notices of resolves: the oldest 5 at most, and no more than take about p_tokens_max.';
 grant execute on function patchcord.take_notices(double precision) to patchcord_agent;
 
+create or replace FUNCTION patchcord.to_words(p_text text)
+ RETURNS tsquery
+ LANGUAGE plpgsql
+ STABLE
+AS $function$
+begin
+  -- A hyphen says "without" before a word, and is a mark within one. What has three letters is found as the beginning of a word.
+  return regexp_replace(
+    websearch_to_tsquery('pg_catalog.simple', regexp_replace(patchcord.without_marks(left(p_text, 500)), '(\S)-+', '\1 ', 'g'))::text,
+    '''([^'' ]{3,})''', '''\1'':*', 'g')::tsquery;
+end
+$function$
+;
+comment on function patchcord.to_words(text) is 'What a person typed as a search: words, "phrases", or, -without.';
+
 create or replace FUNCTION patchcord.unsend_message(p_hash text, p_id uuid)
  RETURNS jsonb
  LANGUAGE plpgsql
@@ -3437,6 +3752,17 @@ end
 $function$
 ;
 comment on function patchcord.with_new(uuid[],integer) is 'Those of p_agents, but for the caller, that have at least p_min new messages, by id. Silent notices of resolves are none.';
+
+create or replace FUNCTION patchcord.without_marks(p_text text)
+ RETURNS text
+ LANGUAGE sql
+ IMMUTABLE
+AS $function$
+  -- A path or a tag would be one word.
+  select translate(p_text, '!#$%&''()*+,./:;<=>?@[\]^_`{|}~', '                              ')
+$function$
+;
+comment on function patchcord.without_marks(text) is NULL;
 
 -- Realtime
 

@@ -17,6 +17,7 @@ const SOURCES = {
     'public/table.css',
     'public/messages.css',
     'public/charts.css',
+    'public/manage.css',
   ],
   'copy.js': ['public/copy.js'],
   'live.js': ['public/live.js'],

@@ -11,11 +11,16 @@ import { type DashboardDeps, NOBODY, type Page, type PageContext } from './page.
 import { withoutFragment } from './paths.ts'
 import { accountRoutes } from './routes/account.tsx'
 import { activityRoutes } from './routes/activity.tsx'
+import { agentRoutes } from './routes/agents.tsx'
+import { auditRoutes } from './routes/audit.tsx'
 import { eventRoutes } from './routes/events.ts'
 import { homeRoutes } from './routes/home.tsx'
 import { inviteRoutes } from './routes/invite.tsx'
 import { loginRoutes } from './routes/login.tsx'
+import { memberRoutes } from './routes/members.tsx'
 import { messageRoutes } from './routes/messages.tsx'
+import { settingsRoutes } from './routes/settings.tsx'
+import { tokenRoutes } from './routes/tokens.tsx'
 import {
   clearFlash,
   deriveCsrf,
@@ -67,6 +72,11 @@ export async function dashboard(app: FastifyInstance, deps: DashboardDeps): Prom
   await app.register(messageRoutes, deps)
   await app.register(activityRoutes, deps)
   await app.register(eventRoutes, deps)
+  await app.register(agentRoutes, deps)
+  await app.register(tokenRoutes, deps)
+  await app.register(memberRoutes, deps)
+  await app.register(settingsRoutes, deps)
+  await app.register(auditRoutes, deps)
 }
 
 function decorate(app: FastifyInstance): void {

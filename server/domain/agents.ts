@@ -165,6 +165,19 @@ export async function listAgentsOf(
   })
 }
 
+/** Names to choose from; null where there are more than `max`. */
+export async function listAgentNames(
+  scope: PersonScope,
+  input: { namespace: string; max: number },
+): Promise<string[] | null> {
+  return await asMember(scope, input.namespace, async (sql, me) => {
+    const rows = await sql`
+      select a.name from patchcord.agents a where a.namespace_uuid = ${me.namespaceId} and a.deleted_at is null
+      order by a.name limit ${input.max + 1}`
+    return rows.length > input.max ? null : rows.map((row) => row.name as string)
+  })
+}
+
 /** One agent by name. Throws not_found. */
 export async function getAgentOf(scope: PersonScope, input: { namespace: string; agent: string }): Promise<AgentCard> {
   return await asMember(scope, input.namespace, async (sql) => {

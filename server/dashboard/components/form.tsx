@@ -151,12 +151,14 @@ export function Confirm(
     /** What it is about, for screen readers: `Revoke backend on lap-3`. */
     label?: string
     kind?: 'danger' | 'primary'
+    /** Of those with the same name one is open at a time. */
+    group?: string
     /** More fields, before the button. */
     inputs?: Child
   }>,
 ) {
   return (
-    <details class="confirm">
+    <details class="confirm" name={props.group}>
       <summary class={`button ${props.kind === 'primary' ? 'plain' : 'danger-quiet'}`} aria-label={props.label}>
         {props.summary}
       </summary>

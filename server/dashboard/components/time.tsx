@@ -1,3 +1,5 @@
+/** Made once: `toLocaleDateString` makes one for each call, a hundred times slower than the whole rest of a row. */
+const DATES = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short', year: 'numeric', timeZone: 'UTC' })
 const SECOND = 1_000
 const MINUTE = 60 * SECOND
 const HOUR = 60 * MINUTE
@@ -35,7 +37,7 @@ function formatAmount(distance: number): string {
 }
 
 function formatDate(at: Date): string {
-  return at.toLocaleDateString('en-GB', { day: 'numeric', month: 'short', year: 'numeric', timeZone: 'UTC' })
+  return DATES.format(at)
 }
 
 /** `30 Nov 2026, 14:02:11 UTC` */

@@ -1,0 +1,31 @@
+import type { Member, MemberRole } from '../../db/scope.ts'
+
+/** The pattern of server/domain/names.ts, for the browser to check while typing. */
+export const NAME_INPUT_PATTERN = String.raw`[a-z0-9]([a-z0-9._\-]{0,38}[a-z0-9])?`
+export const NAME_LENGTH_MAX = 40
+export const NAME_HINT = 'a-z, 0-9, dot, hyphen and underscore, up to 40 characters'
+
+const NUMBERS = new Intl.NumberFormat('en')
+
+/** `1,204` */
+export function formatNumber(amount: number): string {
+  return NUMBERS.format(amount)
+}
+
+/** `1 token`, `1,204 tokens` */
+export function count(amount: number, noun: string, plural = `${noun}s`): string {
+  return `${formatNumber(amount)} ${amount === 1 ? noun : plural}`
+}
+
+/** `an owner` */
+export function withArticle(role: MemberRole): string {
+  return role === 'member' ? 'a member' : `an ${role}`
+}
+
+export function isAdmin({ role }: Pick<Member, 'role'>): boolean {
+  return role !== 'member'
+}
+
+export function isOwner({ role }: Pick<Member, 'role'>): boolean {
+  return role === 'owner'
+}
