@@ -1928,34 +1928,37 @@ AS $function$
 declare
   v_now timestamptz := clock_timestamp();
 begin
-  return coalesce((
-    select jsonb_agg(jsonb_build_object(
-      'name', n.name, 'role', m.role, 'paused_at', n.paused_at, 'created_at', n.created_at,
-      'agents', c.agents, 'wakeable', c.wakeable, 'waiting', c.waiting
-    ) order by n.name)
-    from patchcord.members m
-      join patchcord.namespaces n on n.id = m.namespace_uuid and n.deleted_at is null
-      cross join lateral (
-        select count(*) as agents, count(*) filter (where r.is_wakeable) as wakeable,
-          coalesce(sum(w.waiting) filter (where not r.is_wakeable), 0) as waiting
-        from patchcord.agents a
-          cross join lateral (
-            -- As in reach_of.
-            select exists (
-              select from patchcord.leases x join patchcord.tokens t on t.id = x.token_uuid
-              where x.agent_uuid = a.id and x.expires_at > v_now and t.revoked_at is null
-                and coalesce(t.expires_at > v_now, true) and coalesce(x.renewed_at > a.renamed_at, true)
-            ) as is_wakeable
-          ) r
-          cross join lateral (
-            select count(*) as waiting from patchcord.deliveries d
-            where d.to_agent_uuid = a.id and d.state = 'new' and d.wake_at < v_now - interval '2 minutes'
-              and coalesce(d.expires_at > v_now, true)
-          ) w
-        where a.namespace_uuid = n.id and a.deleted_at is null
-      ) c
-    where m.person_uuid = patchcord.claim_person()
-  ), '[]');
+  return (
+    with mine as (
+      select n.id, n.name, m.role, n.paused_at, n.created_at
+      from patchcord.members m join patchcord.namespaces n on n.id = m.namespace_uuid and n.deleted_at is null
+      where m.person_uuid = patchcord.claim_person()
+    ), wakeable as materialized (
+      -- As in reach_of.
+      select distinct x.agent_uuid from patchcord.leases x
+        join patchcord.tokens t on t.id = x.token_uuid
+        join patchcord.agents a on a.id = x.agent_uuid
+      where a.namespace_uuid in (select id from mine) and x.expires_at > v_now and t.revoked_at is null
+        and coalesce(t.expires_at > v_now, true) and coalesce(x.renewed_at > a.renamed_at, true)
+    ), agent as (
+      select a.namespace_uuid, a.id, w.agent_uuid is not null as is_wakeable
+      from patchcord.agents a left join wakeable w on w.agent_uuid = a.id
+      where a.namespace_uuid in (select id from mine) and a.deleted_at is null
+    ), counted as (
+      select a.namespace_uuid, count(*) as agents, count(*) filter (where a.is_wakeable) as wakeable, sum(w.waiting) as waiting
+      from agent a left join lateral (
+        select count(*) as waiting from patchcord.deliveries d
+        where not a.is_wakeable and d.to_agent_uuid = a.id and d.state = 'new' and d.wake_at < v_now - interval '2 minutes'
+          and coalesce(d.expires_at > v_now, true)
+      ) w on true
+      group by a.namespace_uuid
+    )
+    select coalesce(jsonb_agg(jsonb_build_object(
+      'name', n.name, 'role', n.role, 'paused_at', n.paused_at, 'created_at', n.created_at,
+      'agents', coalesce(c.agents, 0), 'wakeable', coalesce(c.wakeable, 0), 'waiting', coalesce(c.waiting, 0)
+    ) order by n.name), '[]')
+    from mine n left join counted c on c.namespace_uuid = n.id
+  );
 end
 $function$
 ;

@@ -8,7 +8,7 @@ import { FOR_EVER, serveAssets } from './assets.ts'
 import { answerError, wantsPage } from './errors.tsx'
 import { securityHeaders } from './headers.ts'
 import { type DashboardDeps, NOBODY, type Page, type PageContext } from './page.ts'
-import { withoutFragment } from './paths.ts'
+import { toLocalPath, withoutFragment } from './paths.ts'
 import { accountRoutes } from './routes/account.tsx'
 import { activityRoutes } from './routes/activity.tsx'
 import { agentRoutes } from './routes/agents.tsx'
@@ -115,7 +115,7 @@ function prepare(request: FastifyRequest, reply: FastifyReply, { sql, config, ve
       formSecret ??= ensureFormSecret(request, reply)
       return deriveCsrf(formSecret)
     },
-    path: withoutFragment(request.url),
+    path: pathOf(request),
     me: NOBODY,
     isSignedIn: false,
     theme: readTheme(request),
@@ -124,6 +124,14 @@ function prepare(request: FastifyRequest, reply: FastifyReply, { sql, config, ve
     version,
     now: now?.() ?? new Date(),
   } satisfies PageContext
+}
+
+/** An answer to a form may be a page, too: what it leads on to is the page that the form stood on. */
+function pathOf({ method, url, headers }: FastifyRequest): string {
+  if (method === 'GET' || method === 'HEAD') return withoutFragment(url)
+  const { referer = '' } = headers
+  const before = URL.canParse(referer) ? new URL(referer) : null
+  return toLocalPath(before && `${before.pathname}${before.search}`) ?? '/'
 }
 
 /** Who sends a request, by its session. */

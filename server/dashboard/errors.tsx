@@ -52,7 +52,7 @@ function toPageError(error: PatchcordError, thrown: unknown, request: FastifyReq
     return new PatchcordError('unsupported_media_type', 'Only the forms of these pages are taken here.')
   }
   if (error.code === 'too_large') return new PatchcordError('too_large', 'That is more than this form takes.')
-  if (error.code === 'invalid' && request.page.path.startsWith('/assets/')) {
+  if (error.code === 'invalid' && request.url.startsWith('/assets/')) {
     return new PatchcordError('not_found', 'There is no such file.')
   }
   return error

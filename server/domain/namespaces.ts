@@ -4,7 +4,7 @@ import { PatchcordError } from '../errors.ts'
 import { checkName, NameTaken } from './names.ts'
 
 const NAMESPACES_PER_PERSON_MAX = 50
-const MESSAGES_COUNTED_MAX = 100_000
+const MESSAGES_COUNTED_MAX = 10_000
 
 /** For operators: a new tenant, which belongs to the operator's person, if there is one. Throws invalid, or conflict for a name that is taken or stands in messages of another one. */
 export async function createNamespace(admin: Sql, input: { name: string }): Promise<{ id: string; name: string }> {
@@ -135,7 +135,7 @@ export interface NamespaceDetails {
   paused_at: string | null
   created_at: string
   agents: number
-  /** Stored ones; of more than 100,000 that many. */
+  /** Stored ones; 10,000 stands for more, too. */
   messages: number
   members: number
 }

@@ -1,4 +1,5 @@
 import { createHash, randomBytes } from 'node:crypto'
+import type { PendingQuery, Row } from 'postgres'
 import { z } from 'zod'
 import type { AnySql, Sql, TransactionSql } from '../db/connect.ts'
 import { asAgent, asMember, type Identity, type PersonScope, resolveIdentity, type Scope } from '../db/scope.ts'
@@ -255,6 +256,8 @@ export interface ListTokensOf {
   before?: string | undefined
 }
 
+type Fragment = PendingQuery<Row[]>
+
 const PAGE = 50
 const CURSOR = /^(\d{4}-\d\d-\d\dT[\d:.]{8,15}(?:[+-]\d\d:\d\d|Z))_([0-9a-f-]{36})$/
 
@@ -266,19 +269,38 @@ export async function listTokensOf(
   const cursor = readCursor(input.before)
   const q = (input.q ?? '').trim().toLowerCase()
   return await asMember(scope, input.namespace, async (sql, me) => {
-    const from = cursor ? sql`and (t.created_at, t.id) < (${cursor.at}::timestamptz, ${cursor.id}::uuid)` : sql``
-    const agent = input.agent === undefined ? sql`` : sql`and a.name = ${input.agent}`
-    const ended = sql`(t.revoked_at is not null or coalesce(t.expires_at <= clock_timestamp(), false) or a.deleted_at is not null)`
-    const state = input.state === 'active' ? sql`and not ${ended}` : input.state === 'ended' ? sql`and ${ended}` : sql``
+    const agents = (which: Fragment) => sql`array(
+      select a.id from patchcord.agents a where a.namespace_uuid = ${me.namespaceId} and ${which})`
+    const ended = sql`(t.revoked_at is not null or coalesce(t.expires_at <= clock_timestamp(), false)
+      or t.agent_uuid = any (${agents(sql`a.deleted_at is not null`)}))`
+    const [agent] =
+      input.agent === undefined
+        ? []
+        : await sql`
+      select id from patchcord.agents where namespace_uuid = ${me.namespaceId} and name = ${input.agent}`
+    if (input.agent !== undefined && !agent) return { tokens: [], next: null }
+    const conditions = [
+      cursor && sql`(t.created_at, t.id) < (${cursor.at}::timestamptz, ${cursor.id}::uuid)`,
+      agent && sql`t.agent_uuid = ${agent.id}`,
+      input.state === 'active' && sql`not ${ended}`,
+      input.state === 'ended' && ended,
+      q !== '' &&
+        sql`(strpos(lower(t.label), ${q}) > 0 or t.agent_uuid = any (${agents(sql`strpos(a.name, ${q}) > 0`)}))`,
+    ].filter((each): each is Fragment => Boolean(each))
+    const where = conditions.reduce((all, each) => sql`${all} and ${each}`, sql`t.namespace_uuid = ${me.namespaceId}`)
+    // The page first and the names of its agents after it: joined before, ten thousand rows would be, to show fifty.
     const rows = await sql`
-      select jsonb_build_object('id', t.id, 'agent', a.name, 'label', t.label, 'created_at', t.created_at,
-        'expires_at', t.expires_at, 'revoked_at', t.revoked_at, 'last_used_at', t.last_used_at,
-        'banned_until', case when t.banned_until > clock_timestamp() then t.banned_until end,
-        'rotated_from', t.rotated_from) as card
-      from patchcord.tokens t join patchcord.agents a on a.id = t.agent_uuid
-      where t.namespace_uuid = ${me.namespaceId} ${from} ${agent} ${state}
-        and (strpos(lower(t.label), ${q}) > 0 or strpos(a.name, ${q}) > 0)
-      order by t.created_at desc, t.id desc limit ${PAGE + 1}`
+      select jsonb_build_object('id', p.id, 'agent', a.name, 'label', p.label, 'created_at', p.created_at,
+        'expires_at', p.expires_at, 'revoked_at', p.revoked_at, 'last_used_at', p.last_used_at,
+        'banned_until', case when p.banned_until > clock_timestamp() then p.banned_until end,
+        'rotated_from', p.rotated_from) as card
+      from (
+        select t.id, t.agent_uuid, t.label, t.created_at, t.expires_at, t.revoked_at, t.last_used_at, t.banned_until,
+          t.rotated_from
+        from patchcord.tokens t where ${where}
+        order by t.created_at desc, t.id desc limit ${PAGE + 1}
+      ) p join patchcord.agents a on a.id = p.agent_uuid
+      order by p.created_at desc, p.id desc`
     const tokens = rows.slice(0, PAGE).map((row) => row.card as TokenCard)
     const last = rows.length > PAGE ? tokens.at(-1) : undefined
     return { tokens, next: last ? `${last.created_at}_${last.id}` : null }

@@ -156,6 +156,21 @@ describe('the session of a person', () => {
     assert.match((await browser.get('/login')).html, /data-theme="auto"/)
   })
 
+  test('leads on from the answer to a form to the page that the form stood on', async () => {
+    const browser = await signIn(app, database)
+    await browser.get('/account')
+    const cases: [referer: string, path: string][] = [
+      [`${app.url}/account?tab=2`, '/account?tab=2'],
+      ['https://evil.example//evil.example/x', '/'],
+      ['nonsense', '/'],
+    ]
+    for (const [referer, path] of cases) {
+      const answer = await browser.post('/account/name', { name: '' }, { referer })
+      assert.equal(answer.status, 400)
+      assert.ok(answer.html.includes(`name="next" value="${path}"`), referer)
+    }
+  })
+
   test('that cannot be kept by the browser is explained, with what to do', async () => {
     const { code } = await createLoginLink(database.admin)
     const browser = createBrowser(app)
@@ -202,4 +217,19 @@ describe('the path to go on to after a sign-in', () => {
   test('is without the name of a part', () => {
     assert.equal(toLocalPath('/n/acme/agents?fragment=list&q=1'), '/n/acme/agents?q=1')
   })
+})
+
+test('while the database is away, a page says so and asks to reload; without a session the sign-in still shows', async () => {
+  const database = await createTestDatabase()
+  const app = await startTestApp(database)
+  const browser = await signIn(app, database)
+  await database.drop()
+  const page = await browser.get('/account')
+  const login = await createBrowser(app).get('/login')
+  await app.close()
+  assert.equal(page.status, 503)
+  assert.match(page.text, /Not available just now/)
+  assert.ok(Number(page.headers.get('retry-after')) >= 1)
+  assert.match(page.headers.get('content-security-policy') ?? '', /default-src 'none'/)
+  assert.equal(login.status, 200)
 })

@@ -93,24 +93,39 @@ function Waiting({ namespaces }: { namespaces: MyNamespace[] }) {
 }
 
 function NamespaceCard({ namespace }: { namespace: MyNamespace }) {
-  const { name, role, agents, wakeable } = namespace
+  const { name, role, waiting } = namespace
   return (
     <article class="card link">
-      <h2>
-        <a href={`/n/${name}/agents`}>{name}</a>
-      </h2>
+      <div class="card-head">
+        <h2>
+          <a href={`/n/${name}/agents`}>{name}</a>
+        </h2>
+        <p class="role">
+          <span class="sr">Your role: </span>
+          {role}
+        </p>
+      </div>
       <p>
-        {namespace.paused_at ? (
-          <State kind="warn">paused</State>
-        ) : agents === 0 ? (
-          <State kind="off">no agents yet</State>
-        ) : (
-          <State kind={wakeable > 0 ? 'good' : 'off'}>
-            {wakeable} of {agents} {agents === 1 ? 'agent' : 'agents'} wakeable
-          </State>
-        )}
+        <Condition namespace={namespace} />
       </p>
-      <p class="soft">you are {role === 'member' ? 'a member' : `an ${role}`}</p>
+      {waiting > 0 && (
+        <p>
+          <State kind="warn">
+            {waiting} {waiting === 1 ? 'message waits' : 'messages wait'}
+          </State>
+        </p>
+      )}
     </article>
+  )
+}
+
+function Condition({ namespace }: { namespace: MyNamespace }) {
+  const { agents, wakeable } = namespace
+  if (namespace.paused_at) return <State kind="warn">paused</State>
+  if (agents === 0) return <State kind="off">no agents yet</State>
+  return (
+    <State kind={wakeable > 0 ? 'good' : 'off'}>
+      {wakeable} of {agents} {agents === 1 ? 'agent' : 'agents'} wakeable
+    </State>
   )
 }
