@@ -13,6 +13,7 @@ import { openChannel } from './db/listen.ts'
 import { migrateExternal, supabaseFolder } from './db/migrate.ts'
 import { createLoginLink, hasAnyoneSignedIn } from './domain/people.ts'
 import { startRetention } from './domain/retention.ts'
+import { startIndexing } from './domain/search.ts'
 import { createTicketSigner } from './domain/tickets.ts'
 import { listRecentRevocations } from './domain/tokens.ts'
 import { StartError } from './errors.ts'
@@ -104,6 +105,9 @@ async function start(config: Config, log: Logger, life: Life): Promise<void> {
 
   const retention = startRetention({ sql, days: config.retentionDays, log })
   life.onClose(() => retention.close())
+
+  const indexing = startIndexing({ sql, log })
+  life.onClose(() => indexing.close())
 
   life.app = await buildApp({ config, sql, bus, waiters, hub, signer, logger: log, version: readVersion() })
   life.onClose(() => drain(life.app as FastifyInstance))

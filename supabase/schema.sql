@@ -1493,6 +1493,7 @@ declare
   v_found uuid[];
   v_looked integer := 0;
   v_chunk integer := p_max + 1;
+  v_looked_max integer := case when p_filters ->> 'text' is null then 2000 else 1000 end;
   v_count integer;
 begin
   if v_filters ? 'agent' then
@@ -1517,13 +1518,13 @@ begin
       select array_agg(c.id order by c.place) filter (where %s),
         count(*), max(c.sent_at) filter (where c.place = t.places), (array_agg(c.id) filter (where c.place = t.places))[1]
       from candidate c cross join (select count(*) as places from candidate) t $q$,
-      patchcord.candidates_of(case when v_looked < 1000 then v_filters - 'words' else v_filters end),
+      patchcord.candidates_of(case when v_looked < 300 then v_filters - 'words' else v_filters end),
       coalesce(nullif(v_condition, ''), 'true'))
       into v_found, v_count, v_at, v_id using v_ns, v_at, v_id, v_filters, v_chunk, v_words;
     v_ids := v_ids || coalesce(v_found, '{}');
     v_looked := v_looked + v_count;
-    exit when v_count < v_chunk or cardinality(v_ids) > p_max or v_looked >= 3000;
-    v_chunk := case when v_looked < 1000 then 5 * v_chunk else 2000 end;
+    exit when v_count < v_chunk or cardinality(v_ids) > p_max or v_looked >= v_looked_max;
+    v_chunk := case when v_looked < 300 then 5 * v_chunk else 1000 end;
   end loop;
   return jsonb_build_object(
     'ids', to_jsonb(v_ids[:p_max]),
@@ -1557,6 +1558,7 @@ create or replace FUNCTION patchcord.find_words(p_namespace uuid, p_words tsquer
  RETURNS TABLE(sent_at timestamp with time zone, message_id uuid)
  LANGUAGE plpgsql
  STABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
  SET enable_seqscan TO 'off'
 AS $function$
 declare

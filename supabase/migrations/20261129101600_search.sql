@@ -76,6 +76,7 @@ comment on function patchcord.to_words(text) is 'What a person typed as a search
 create function patchcord.find_words(p_namespace uuid, p_words tsquery, p_before_at timestamptz, p_before_id uuid, p_max integer)
 returns table (sent_at timestamptz, message_id uuid)
 language plpgsql stable
+set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
 as $$
 declare

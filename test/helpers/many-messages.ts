@@ -25,8 +25,9 @@ export async function seedMessages(admin: Sql, namespace: string, count: number)
     await seedRows(admin, namespaceId, namespace, { from, to: Math.min(count, from + 19_999), count })
   }
   await indexAll(admin)
+  // As the database does by itself, a little later.
   await admin.unsafe(
-    'analyze patchcord.message_bodies, patchcord.agent_messages, patchcord.deliveries, patchcord.threads, patchcord.message_words',
+    'vacuum analyze patchcord.message_bodies, patchcord.agent_messages, patchcord.deliveries, patchcord.threads, patchcord.message_words',
   )
   return { namespaceId, agents }
 }

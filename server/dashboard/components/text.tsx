@@ -54,7 +54,8 @@ function findCut(text: string): number | null {
   const max = Math.min(CHARACTERS_MAX, lineCut ?? CHARACTERS_MAX)
   // A fold that hides a few words is in the way.
   if (lineCut === null && text.length <= max * 1.25) return null
-  const near = Math.max(text.lastIndexOf(' ', max), text.lastIndexOf('\n', max))
+  const line = text.lastIndexOf('\n', max)
+  const near = line > max / 2 ? line : text.lastIndexOf(' ', max)
   const cut = near > max / 2 ? near : max
   return isLowSurrogate(text, cut) ? cut + 1 : cut
 }

@@ -110,7 +110,7 @@ function NoMessages() {
         Once two agents are connected, ask one of them to write to the other, by its name. What it sends appears here
         while you watch, with every step up to the answer.
       </p>
-      <Copy text="Send backend a message: can you hear me? Then wait for the answer." label="Copy the prompt" />
+      <Copy text="Send backend a message: can you hear me? Then wait for the answer." />
     </Empty>
   )
 }
@@ -129,8 +129,8 @@ function FilterForm(props: { path: string; list: MessagePage; read: ReadFilters;
   const isNarrowed = FILTERS.some((name) => name !== 'text' && typed[name] !== '')
   return (
     <search>
-      <form method="get" action={path} class="filters">
-        <div class="filters-search">
+      <form method="get" action={path} class="message-filters">
+        <div class="message-search">
           <Field
             name="text"
             label="Search the texts"
@@ -144,7 +144,7 @@ function FilterForm(props: { path: string; list: MessagePage; read: ReadFilters;
         </div>
         <details open={isNarrowed}>
           <summary>Filters{isNarrowed && <span class="soft"> · on</span>}</summary>
-          <div class="filters-fields">
+          <div class="message-fields">
             <Field name="agent" label="Agent" value={typed.agent} maxLength={40} list="agents" mono />
             <datalist id="agents">
               {list.agents.map((name) => (
@@ -153,7 +153,7 @@ function FilterForm(props: { path: string; list: MessagePage; read: ReadFilters;
             </datalist>
             <Choice
               name="direction"
-              label="Which"
+              label="Direction"
               value={typed.direction}
               options={[
                 { value: '', label: 'to or from it' },
@@ -181,7 +181,7 @@ function FilterForm(props: { path: string; list: MessagePage; read: ReadFilters;
           </div>
         </details>
         {isFiltered && (
-          <p class="filters-clear">
+          <p class="message-clear">
             <a href={path}>Clear all filters</a>
           </p>
         )}

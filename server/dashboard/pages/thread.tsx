@@ -1,6 +1,6 @@
 import type { FastifyRequest } from 'fastify'
 import type { ListedMessage } from '../../domain/message-list.ts'
-import type { Thread as ThreadOf } from '../../domain/threads.ts'
+import type { Thread as ThreadOf } from '../../domain/thread-list.ts'
 import { Empty, Layout, Live, State, Text, Time } from '../components/index.ts'
 import { Route } from '../message/rows.tsx'
 import { StatesOf, watchMark } from '../message/states.tsx'

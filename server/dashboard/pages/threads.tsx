@@ -1,5 +1,5 @@
 import type { FastifyRequest } from 'fastify'
-import type { ListedThread } from '../../domain/threads.ts'
+import type { ListedThread } from '../../domain/thread-list.ts'
 import { Empty, Layout, Live, Pager, State, Time } from '../components/index.ts'
 import { Preview } from '../message/rows.tsx'
 import { MessageViews } from '../message/views.tsx'

@@ -1,7 +1,7 @@
 import type { FastifyPluginAsync, FastifyRequest } from 'fastify'
 import { exportMessages, listMessages, type MessagePage } from '../../domain/message-list.ts'
 import { getMessageStory } from '../../domain/message-story.ts'
-import { getThread, listThreads } from '../../domain/threads.ts'
+import { getThread, listThreads } from '../../domain/thread-list.ts'
 import { PatchcordError } from '../../errors.ts'
 import { createExports } from '../message/export.ts'
 import { type ReadFilters, readFilters } from '../message/filters.ts'

@@ -121,6 +121,12 @@ export const EXPECTATIONS: Record<string, Record<Operation, string>> = {
     update: '- - - - - - - - - - 0 0 1 0 0 0',
     delete: '- - - - - - - - - - 1 0 1 0 0 0',
   },
+  message_words: {
+    select: '- - - - - - - - - - - - - - - -',
+    insert: '- - - - - - - - - - - - - - - -',
+    update: '- - - - - - - - - - - - - - - -',
+    delete: '- - - - - - - - - - - - - - - -',
+  },
   invites: {
     select: '- - - - - - - - - - 1 1 1 0 0 0',
     insert: '- - - - - - - - - - - - 1 - - -',
@@ -207,7 +213,8 @@ export function listTargets(world: World): Record<string, Target> {
   }
 }
 
-function listPeopleTargets({ mia, olga, stranger, inviteId }: World, ns: string): Record<string, Target> {
+function listPeopleTargets(world: World, ns: string): Record<string, Target> {
+  const { mia, olga, stranger, inviteId, messageId, draftId } = world
   return {
     people: on('people', `id = '${mia.personId}'`, `name = 'x'`, `(name) values ('new')`),
     login_links: on(
@@ -227,6 +234,12 @@ function listPeopleTargets({ mia, olga, stranger, inviteId }: World, ns: string)
       `person_uuid = '${mia.personId}'`,
       `role = 'admin'`,
       `(namespace_uuid, person_uuid, role) values (${ns}, '${stranger.personId}', 'member')`,
+    ),
+    message_words: on(
+      'message_words',
+      `message_id = '${messageId}'`,
+      `words = ''`,
+      `(message_id, namespace_uuid, sent_at, words) values ('${draftId}', ${ns}, now(), '')`,
     ),
     invites: on(
       'invites',

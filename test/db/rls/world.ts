@@ -78,6 +78,7 @@ export async function createWorld(database: TestDatabase): Promise<World> {
   const stranger = await joinAs(database, operator, 'evil', 'owner', 'stranger')
   await createOwnLoginLink(mia.scope)
   const { id: inviteId } = await createInvite(olga.scope, { namespace: 'acme', role: 'member' })
+  await database.admin`select patchcord.index_words(100)`
   return {
     alice,
     bob,
