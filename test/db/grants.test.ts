@@ -119,6 +119,8 @@ const FUNCTIONS: Record<string, string[]> = {
     'on_token_changed()',
     'refill(double precision,timestamp with time zone,double precision,double precision)',
     'release_held()',
+    'paused_agents()',
+    'on_namespace_resumed()',
     'with_new(uuid[],integer)',
   ],
 }
@@ -153,6 +155,7 @@ const DEFINERS = [
   'on_namespace_changed',
   'on_namespace_deleted',
   'on_namespace_named',
+  'on_namespace_resumed',
   'on_person_changed',
   'on_token_changed',
   'purge',
