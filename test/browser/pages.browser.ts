@@ -2,10 +2,9 @@ import assert from 'node:assert/strict'
 import { mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
-import { createLoginLink } from '../../server/domain/people.ts'
 import { startTestApp, type TestApp } from '../helpers/app.ts'
 import { createTestDatabase, type TestDatabase } from '../helpers/database.ts'
-import { listAxeViolations, measureWeight, openBrowser, openPage, VIEWPORTS } from './helpers/browser.ts'
+import { listAxeViolations, measureWeight, openBrowser, openPage, signInPage, VIEWPORTS } from './helpers/browser.ts'
 import { createScene, type Scene } from './helpers/scene.ts'
 
 const WEIGHT_BYTES_MAX = 60 * 1024
@@ -26,10 +25,7 @@ describe('each page', { timeout: 300_000 }, () => {
     scene = await createScene(database)
     chromium = await openBrowser()
     opened = await openPage(chromium.browser)
-    const { code } = await createLoginLink(database.admin)
-    await opened.page.goto(`${app.url}/login/${code}`)
-    await opened.page.getByRole('button', { name: /sign in/i }).click()
-    await opened.page.getByRole('heading', { level: 1, name: 'Namespaces' }).waitFor()
+    await signInPage(opened.page, app.url, database.admin)
     pages = {
       home: '/',
       account: '/account',

@@ -4,6 +4,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { gzipSync } from 'node:zlib'
 import { type Browser, type BrowserContext, chromium, type Page } from 'playwright-core'
+import type { Sql } from '../../../server/db/connect.ts'
+import { createLoginLink } from '../../../server/domain/people.ts'
 import { findProgram } from '../../helpers/debian.ts'
 
 /** Nothing that looks for a network: names that cannot be resolved cost seconds each. */
@@ -99,4 +101,12 @@ export async function measureWeight(page: Page, url: string): Promise<number> {
   page.off('response', count)
   await Promise.all(pending)
   return bytes
+}
+
+/** Signs the page in as the operator's person, by a link as a person does. */
+export async function signInPage(page: Page, url: string, admin: Sql): Promise<void> {
+  const { code } = await createLoginLink(admin)
+  await page.goto(`${url}/login/${code}`)
+  await page.getByRole('button', { name: /sign in/i }).click()
+  await page.waitForURL(`${url}/`)
 }
