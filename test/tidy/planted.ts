@@ -18,7 +18,8 @@ export const TIDY: Files = {
   'server/README.md': 'rule',
   'server/main.ts': "import { buildApp } from './app.ts'\nimport './config.ts'",
   'server/admin.ts': "import './db/connect.ts'\nimport './config.ts'",
-  'server/app.ts': "import './http/routes/agents.ts'\nimport './mcp/tools/agents.ts'\nimport './realtime/hub.ts'",
+  'server/app.ts':
+    "import './http/routes/agents.ts'\nimport './mcp/tools/agents.ts'\nimport './realtime/hub.ts'\nimport './dashboard/endpoint.tsx'",
   'server/config.ts': 'export type Config = typeof process.env',
   'server/errors.ts': 'export class PatchcordError {}',
   'server/db/connect.ts': "import '../errors.ts'",
@@ -29,6 +30,10 @@ export const TIDY: Files = {
   'server/http/routes/agents.ts': "import 'fastify'\nimport '../../domain/agents.ts'",
   'server/mcp/tools/agents.ts': "import '../../domain/agents.ts'",
   'server/realtime/hub.ts': "import '../wakes/bus.ts'",
+  'server/dashboard/endpoint.tsx':
+    "import './assets.ts'\nconst page = <p>don't import '../http/x.ts' // `process.env {name}</p>",
+  'server/dashboard/assets.ts': "const sources = ['public/live.js']",
+  'server/dashboard/public/live.js': '',
   'scripts/README.md': 'rule',
   'scripts/subscribe.mjs':
     "#!/usr/bin/env node\n/** @import { A } from './lib/types.d.ts' */\nimport 'node:net'\nimport './lib/config.cjs'",
@@ -114,6 +119,12 @@ export const PLANTED: Planted[] = [
     plant: { 'server/utils/x.ts': "import '../errors.ts'" },
     in: 'server/utils/x.ts',
     expected: /server\/utils has no place/,
+  },
+  {
+    breaks: downwards,
+    plant: { 'server/dashboard/x.tsx': "const page = <p>don't // `</p>\nimport '../http/routes/agents.ts'" },
+    in: 'server/dashboard/x.tsx',
+    expected: /line 2: dashboard must not import http/,
   },
   {
     breaks: between,
@@ -238,6 +249,12 @@ export const PLANTED: Planted[] = [
   { breaks: /^a README/, plant: { 'test/README.md': 'x\n'.repeat(21) }, in: 'test/README.md', expected: /21 lines/ },
   { breaks: /^a README/, plant: { 'server/README.md': null }, in: 'server/README.md', expected: /missing/ },
   { breaks: alive, plant: { 'server/domain/x.ts': '' }, in: 'server/domain/x.ts', expected: /reached by no import/ },
+  {
+    breaks: alive,
+    plant: { 'server/dashboard/public/x.js': '' },
+    in: 'server/dashboard/public/x.js',
+    expected: /reached by no import/,
+  },
   { breaks: alive, plant: { 'plugin/monitors.json': '{}' }, in: 'scripts/subscribe.mjs', expected: /from no manifest/ },
   {
     breaks: alive,
