@@ -16,10 +16,7 @@ export interface Limiter {
 export interface DashboardDeps {
   /** Connected as patchcord_api. */
   sql: Sql
-  config: Pick<Config, 'publicUrl' | 'supabase' | 'signing' | 'retentionDays' | 'limits'> & {
-    /** Who may become a person here: the invited (unless said otherwise), or everybody whom Supabase Auth lets in. */
-    signup?: 'invite' | 'open'
-  }
+  config: Pick<Config, 'publicUrl' | 'supabase' | 'signing' | 'signup' | 'retentionDays' | 'limits'>
   bus: WakeBus
   version: string
   log: Pick<FastifyBaseLogger, 'warn' | 'error'>

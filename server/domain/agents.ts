@@ -105,7 +105,9 @@ export async function renameAgent(
   const id = await findAgentId(admin, input)
   // Of two who rename at once the second renames nothing that it has not seen.
   const rows = await takingName(
-    admin`update patchcord.agents set name = ${name} where id = ${id} and name = ${input.agent} returning id`,
+    admin`
+      update patchcord.agents set name = ${name} where id = ${id} and name = ${input.agent} and deleted_at is null
+      returning id`,
     `Agent ${name}@${input.namespace} exists already.`,
   )
   if (rows.length > 0) return { id }

@@ -9,9 +9,15 @@ const CLIENT_CHARACTERS_MAX = 80
 const NAME_PATTERN = /^[\p{L}\p{N}\p{P}\p{S}](?:[\p{L}\p{M}\p{N}\p{P}\p{S} ]*[\p{L}\p{M}\p{N}\p{P}\p{S}])?$/u
 const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 
+/** What the audit calls somebody who is no person. */
+const RESERVED = ['operator', 'patchcord']
+
 /** The name of a person. Throws invalid. */
 export function checkPersonName(text: string): string {
   const name = text.normalize('NFC').trim().replaceAll(/ +/g, ' ')
+  if (RESERVED.includes(name.normalize('NFKC').toLowerCase())) {
+    throw new PatchcordError('invalid', `${name} is not a name for a person here.`, { hint: 'Choose another name.' })
+  }
   if ([...name].length <= NAME_CHARACTERS_MAX && NAME_PATTERN.test(name)) return name
   throw new PatchcordError('invalid', `A name has 1 to ${NAME_CHARACTERS_MAX} letters, digits, spaces and marks.`)
 }

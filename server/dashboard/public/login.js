@@ -92,10 +92,14 @@ async function run() {
     event.preventDefault()
     void sendLink(auth, String(new FormData(/** @type {HTMLFormElement} */ (event.target)).get('email')))
   })
-  const problem = new URLSearchParams(location.search).get('error_description')
+  const query = new URLSearchParams(location.search)
   const { data, error } = await auth.getSession()
   if (data.session) return finish(data.session)
-  if (problem || error) fail(problem ?? error?.message ?? '')
+  const problem = query.get('error_description') ?? error?.message
+  if (problem) fail(problem)
+  // What was asked for stays in the browser that asked (PKCE): a link that is opened elsewhere is of no use.
+  else if (query.has('code'))
+    fail('This link works only in the browser that asked for it, and once. Ask for a new one here.')
   await offer(auth)
 }
 

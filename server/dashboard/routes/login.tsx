@@ -30,7 +30,7 @@ export const loginRoutes: FastifyPluginAsync<DashboardDeps> = async (app, deps) 
     if (request.page.isSignedIn) return reply.back(next ?? '/')
     if (next !== null) writeNext(reply, next)
     if (config.supabase) reply.connectTo.push(config.supabase.url.origin)
-    const needsInvite = (config.signup ?? 'invite') === 'invite' && readInvite(request) === null
+    const needsInvite = config.signup === 'invite' && readInvite(request) === null
     return reply.html(<Login request={request} supabase={config.supabase} needsInvite={needsInvite} />)
   })
 
@@ -62,7 +62,7 @@ export const loginRoutes: FastifyPluginAsync<DashboardDeps> = async (app, deps) 
     const { session, person } = await signInWithSubject(sql, {
       ...subject,
       ...clientOf(request),
-      signup: config.signup ?? 'invite',
+      signup: config.signup,
       ...(invite !== null && { invite }),
     })
     writeSession(reply, session)
