@@ -17,6 +17,9 @@ const CONNECTION_CODES = new Set([
 /** What our own functions raise where an outcome would come too late to undo what they did. */
 const OWN_STATES: Record<string, ErrorCode> = { PC403: 'forbidden', PC404: 'not_found', PC409: 'conflict' }
 
+/** Of a text with a NUL, or of bytes that are no UTF-8. */
+const UNSTORABLE = '22021'
+
 /** SQLSTATE classes and codes that pass: connection exceptions, resources, operator intervention, serialization, read-only. */
 const PASSING_STATE = /^(?:08|53|57)|^(?:40001|40P01|25006|55P03)$/
 
@@ -30,6 +33,7 @@ export function translateDatabaseError(error: unknown): unknown {
   if (!(error instanceof Error) || error instanceof PatchcordError) return error
   const code = 'code' in error && typeof error.code === 'string' ? error.code : ''
   const own = OWN_STATES[code]
+  if (code === UNSTORABLE) return new PatchcordError('invalid', 'A text holds a character that cannot be stored.')
   if (own) return new PatchcordError(own, error.message, { ...readHint(error), cause: error })
   if (!CONNECTION_CODES.has(code) && !PASSING_STATE.test(code)) return error
   return new PatchcordError('unavailable', 'The database does not answer right now.', {

@@ -213,6 +213,8 @@ export async function asMember<T>(
   work: (sql: TransactionSql, me: Member) => Promise<T>,
   atLeast: MemberRole = 'member',
 ): Promise<T> {
+  // Postgres has no text with a NUL in it, and so no namespace of that name.
+  if (namespace.includes('\0')) throw nothingHere()
   return await inTransaction(scope.sql, async (sql) => {
     const [row] = await sql`select patchcord.enter_member(${scope.sessionHash}, ${namespace}) as answer`
     const me = toMember(row?.answer as EnteredMember)
@@ -228,7 +230,7 @@ function toPerson(entered: EnteredPerson): Person {
 }
 
 function toMember(entered: EnteredMember): Member {
-  if (entered.outcome === 'not_found') throw new PatchcordError('not_found', 'There is nothing here.')
+  if (entered.outcome === 'not_found') throw nothingHere()
   return {
     ...toPerson(entered),
     namespaceId: entered.namespace_id,
@@ -236,6 +238,10 @@ function toMember(entered: EnteredMember): Member {
     role: entered.role,
     pausedAt: entered.paused_at,
   }
+}
+
+function nothingHere(): PatchcordError {
+  return new PatchcordError('not_found', 'There is nothing here.')
 }
 
 function forbidden(role: MemberRole, atLeast: MemberRole): PatchcordError {

@@ -190,24 +190,31 @@ export async function getAgentOf(scope: PersonScope, input: { namespace: string;
 }
 
 async function describeAgents(sql: AnySql, ids: string[]): Promise<AgentCard[]> {
+  // Each table is counted once for all of the page. Agent by agent, a planner that has no statistics yet may take an index of
+  // the whole namespace for each.
   const [row] = await sql`
+    with fresh as materialized (
+      select d.to_agent_uuid as id, count(*) as count from patchcord.deliveries d
+      where d.to_agent_uuid = any (${ids}::uuid[]) and d.state = 'new' and d.wake_at is not null
+        and coalesce(d.expires_at > clock_timestamp(), true)
+      group by 1
+    ), open as materialized (
+      select d.to_agent_uuid as id, count(*) as count from patchcord.deliveries d
+      where d.to_agent_uuid = any (${ids}::uuid[]) and d.state in ('open', 'deferred') and d.state = 'open'
+      group by 1
+    ), token as materialized (
+      select t.agent_uuid as id, count(*) as count from patchcord.tokens t
+      where t.agent_uuid = any (${ids}::uuid[]) and t.revoked_at is null
+        and coalesce(t.expires_at > clock_timestamp(), true)
+      group by 1
+    )
     select coalesce(jsonb_agg(to_jsonb(r) - 'agent_uuid' || jsonb_build_object('id', a.id, 'created_at', a.created_at,
-      'new', d.new, 'open', d.open, 'tokens', t.count) order by a.name), '[]') as cards
+      'new', coalesce(f.count, 0), 'open', coalesce(o.count, 0), 'tokens', coalesce(t.count, 0)) order by a.name), '[]') as cards
     from patchcord.reach_of(${ids}::uuid[]) r
       join patchcord.agents a on a.id = r.agent_uuid
-      cross join lateral (
-        select (
-          select count(*) from patchcord.deliveries d where d.to_agent_uuid = a.id and d.state = 'new'
-            and d.wake_at is not null and coalesce(d.expires_at > clock_timestamp(), true)
-        ) as new, (
-          select count(*) from patchcord.deliveries d where d.to_agent_uuid = a.id and d.state in ('open', 'deferred')
-            and d.state = 'open'
-        ) as open
-      ) d
-      cross join lateral (
-        select count(*) from patchcord.tokens t where t.agent_uuid = a.id and t.revoked_at is null
-          and coalesce(t.expires_at > clock_timestamp(), true)
-      ) t`
+      left join fresh f on f.id = a.id
+      left join open o on o.id = a.id
+      left join token t on t.id = a.id`
   return row?.cards as AgentCard[]
 }
 

@@ -249,7 +249,7 @@ describe('who may what', () => {
     await foundNamespace(owner.scope, { name: `${namespace}-b` })
     const stranger = await joinAs(database, owner, `${namespace}-b`, 'owner', 'Stranger')
     const told = await listRefusals(
-      [namespace, 'never-was', '', `${namespace} `].flatMap((name) => [
+      [namespace, 'never-was', '', `${namespace} `, `${namespace}\0`].flatMap((name) => [
         listMembers(stranger.scope, { namespace: name }),
         listInvites(stranger.scope, { namespace: name }),
         createInvite(stranger.scope, { namespace: name, role: 'owner' }),

@@ -186,6 +186,12 @@ test('tokens are listed 50 a page, the newest first, each once, also while more 
   }
 })
 
+test('a search for a character that no text can hold is refused as such', async () => {
+  await assert.rejects(list({ q: 'a\0b' }), { code: 'invalid' })
+  await assert.rejects(addAgent(admin.scope, { namespace, name: 'a\0b' }), { code: 'invalid' })
+  await assert.rejects(revokeMyToken(admin.scope, { namespace, id: '\0' }), { code: 'invalid' })
+})
+
 test('tokens that have ended are those that were revoked, have expired, or belong to a deleted agent', async () => {
   await addAgent(admin.scope, { namespace, name: 'gone' })
   const made = {
