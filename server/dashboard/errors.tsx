@@ -4,6 +4,7 @@ import type { DashboardDeps } from './page.ts'
 import { ErrorPage } from './pages/error.tsx'
 import { FRAGMENT, toLocalPath } from './paths.ts'
 import { clearSession, readSession } from './session.ts'
+import { reword } from './wording.ts'
 
 const RETRY_AFTER_SECONDS = 5
 
@@ -14,7 +15,7 @@ export async function answerError(
   reply: FastifyReply,
   { toError, log }: Pick<DashboardDeps, 'toError' | 'log'>,
 ): Promise<FastifyReply> {
-  const error = toPageError(toError(thrown), thrown, request)
+  const error = reword(toPageError(toError(thrown), thrown, request))
   if (error.code === 'internal') log.error({ err: error.cause ?? error }, 'request failed')
   else if (error.code === 'unavailable') log.warn({ err: error.cause ?? error }, 'request could not be served')
   if (error.status === 429 || error.status === 503) {

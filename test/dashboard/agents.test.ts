@@ -73,7 +73,7 @@ describe('the pages of agents', () => {
     const scope = { sql, tokenHash: hashToken(token), limits, bus: stage.app.deps.bus }
     await renewLease(scope, { session: 's', client: 'claude-code', machine: 'lap-3', announced: [] })
     const list = await browser.get('/n/acme/agents')
-    assert.match(list.text, /wakeable · lease renewed just now.* · .+ on lap-3/)
+    assert.match(list.text, /wakeable · lease renewed just now.* · Claude Code on lap-3/)
     assert.match((await browser.get('/n/acme/agents?fragment=list')).text, /^Agents of acme.*wakeable/)
   })
 
@@ -96,7 +96,9 @@ describe('the pages of agents', () => {
     const done = await submit(browser, page, /rename$/, { name: 'calm' })
     assert.deepEqual([done.status, done.location], [303, '/n/acme/agents/calm'])
     assert.match((await browser.follow(done)).text, /quiet is called calm from now on/)
-    assert.equal((await browser.get('/n/acme/agents/quiet')).status, 404)
+    const gone = await browser.get('/n/acme/agents/quiet')
+    assert.equal(gone.status, 404)
+    assert.match(gone.text, /There is no agent quiet@acme\. ?The page of agents shows who is here/)
   })
 
   test('an agent is deleted after the page has said what ends with it', async () => {

@@ -92,7 +92,7 @@ describe('the page of members', () => {
     const page = await browser.get('/n/acme/members')
     const done = await submit(browser, page, `/n/acme/members/${stage.member.personId}/role`, { role: 'admin' })
     assert.equal(done.status, 303)
-    assert.match((await browser.follow(done)).text, /The role is admin now/)
+    assert.match((await browser.follow(done)).text, /Max is an admin now/)
     assert.equal((await roles()).Max, 'admin')
   })
 

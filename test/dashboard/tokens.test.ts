@@ -178,7 +178,7 @@ describe('the pages of tokens', () => {
     assert.equal(await statusOf(token), 403)
     const again = await submit(browser, list, /revoke$/)
     assert.equal(again.status, 409)
-    assert.match(again.text, /Nothing was changed.*ended already/)
+    assert.match(again.text, /Nothing was changed ?This token is revoked already\. Make a new token instead\./)
     assert.match(
       (await browser.get('/n/acme/tokens?q=to+revoke&state=ended')).text,
       /revoked just now|revoked \d+ s ago/,
@@ -276,8 +276,9 @@ describe('the pages of tokens', () => {
         [404, 404, 404],
         action,
       )
-      const [first, second] = answers.map(({ text }) => text.replaceAll(id, 'ID').replaceAll(none, 'ID'))
-      assert.equal(first, second)
+      const [first, ...others] = answers.map(({ text }) => text)
+      assert.deepEqual(others, [first, first])
+      assert.match(first ?? '', /There is no such token/)
     }
     assert.equal((await tokens()).find((token) => token.id === id)?.revoked_at, null)
   })

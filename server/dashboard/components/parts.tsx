@@ -135,17 +135,22 @@ export interface Reachable {
   last_seen_at: string | null
 }
 
+/** What listeners and hooks call themselves, as people know it. */
+const CLIENTS: Record<string, string> = { 'claude-code': 'Claude Code', codex: 'Codex', listener: 'a listener' }
+
 /** `wakeable · lease renewed 12 s ago · Claude Code on lap-3`: the state in words, with its evidence. */
 export function Reach(props: { agent: Reachable; now: Date }) {
   const { agent, now } = props
   const kind = { wakeable: 'good', online: 'warn', offline: 'off' } as const
-  const place = [agent.client, agent.machine && `on ${agent.machine}`].filter(Boolean).join(' ')
+  const place = [agent.client && (CLIENTS[agent.client] ?? agent.client), agent.machine && `on ${agent.machine}`]
+    .filter(Boolean)
+    .join(' ')
   return (
     <span class="reach">
       <State kind={kind[agent.reach]}>{agent.reach}</State>
       <span class="evidence">
         {describeEvidence(agent, now)}
-        {agent.state === 'busy' && ' · busy'}
+        {agent.state === 'busy' && agent.reach !== 'offline' && ' · busy'}
         {place && ` · ${place}`}
       </span>
     </span>

@@ -203,5 +203,6 @@ function describeTokens({ tokens }: AgentCard): string {
 
 function describeMail({ new: unread, open }: AgentCard): string {
   if (unread + open === 0) return 'No message waits for it.'
-  return `${count(unread, 'new message')} and ${count(open, 'open one')} will never be answered.`
+  const parts = [unread > 0 && count(unread, 'new message'), open > 0 && count(open, 'open message')].filter(Boolean)
+  return `${parts.join(' and ')} will never be answered.`
 }

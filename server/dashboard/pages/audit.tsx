@@ -1,7 +1,7 @@
 import type { FastifyRequest } from 'fastify'
 import type { Member } from '../../db/scope.ts'
 import type { AuditEvent } from '../../domain/security-log.ts'
-import { Empty, formatAbsolute, Layout, Pager, Table, Text, Time } from '../components/index.ts'
+import { Empty, formatAbsolute, Layout, Pager, Text, Time } from '../components/index.ts'
 import { describeAudit } from './audit-sentences.ts'
 
 export interface AuditProps {
@@ -25,30 +25,33 @@ export function AuditPage({ request, member, events, next, isFirstPage }: AuditP
           <p>{isFirstPage ? 'Nothing was changed yet.' : 'There is nothing older.'}</p>
         </Empty>
       ) : (
-        <AuditTable events={events} now={request.page.now} />
+        <Events events={events} now={request.page.now} />
       )}
       <Pager next={next === null ? null : `${path}?before=${next}`} first={isFirstPage ? null : path} />
     </Layout>
   )
 }
 
-function AuditTable({ events, now }: Pick<AuditProps, 'events'> & { now: Date }) {
-  const rows = events.map((event) => {
-    const { who, what } = describeAudit(event)
-    return {
-      key: String(event.id),
-      cells: [
-        <span class="sentence">
-          <strong>
-            <Text value={who} inline />
-          </strong>{' '}
-          <Text value={what} inline />
-        </span>,
-        <Time at={event.logged_at} now={now} />,
-        <span class="exact">{formatAbsolute(new Date(event.logged_at))}</span>,
-      ],
-    }
-  })
-  const columns = [{ label: 'What' }, { label: 'When' }, { label: 'Exactly' }]
-  return <Table caption="Changes, the latest first" columns={columns} rows={rows} />
+function Events({ events, now }: Pick<AuditProps, 'events'> & { now: Date }) {
+  return (
+    <ol class="events">
+      {events.map((event) => {
+        const { who, what } = describeAudit(event)
+        return (
+          <li id={`event-${event.id}`}>
+            <p class="sentence">
+              <strong>
+                <Text value={who} inline />
+              </strong>{' '}
+              <Text value={what} inline />
+            </p>
+            <p class="when">
+              <Time at={event.logged_at} now={now} />
+              <span class="exact">{formatAbsolute(new Date(event.logged_at))}</span>
+            </p>
+          </li>
+        )
+      })}
+    </ol>
+  )
 }

@@ -17,7 +17,7 @@ export function TokenHello({ agent, token, now }: { agent: AgentCard; token: Tok
 function Waiting({ agent }: { agent: AgentCard }) {
   return (
     <p class="hello" role="status">
-      <State kind="off">Waiting for {agent.agent} to say hello</State>
+      <State kind="off">Waiting for {agent.agent} to say hello.</State>
       <span class="soft"> It does when its client calls a tool or its listener starts.</span>
     </p>
   )
@@ -26,7 +26,7 @@ function Waiting({ agent }: { agent: AgentCard }) {
 function Arrived({ agent, now }: { agent: AgentCard; now: Date }) {
   return (
     <p class="hello good" role="status">
-      <State kind="good">{agent.agent} has said hello</State>
+      <State kind="good">{agent.agent} has said hello.</State>
       <span class="soft">
         {' '}
         It is <Reach agent={agent} now={now} />

@@ -6,6 +6,7 @@ import { readText } from '../fields.ts'
 import type { DashboardDeps } from '../page.ts'
 import { MembersPage, type MembersProps } from '../pages/members.tsx'
 import { NewInvitePage } from '../pages/new-invite.tsx'
+import { withArticle } from '../pages/words.ts'
 import { getMember, type InNamespace, type Refusal, tryForm } from './refusals.ts'
 
 interface OfPerson {
@@ -26,7 +27,9 @@ export const memberRoutes: FastifyPluginAsync<DashboardDeps> = async (app) => {
       setRole(request.person, { namespace, personId, role, seen: readRole(request, 'seen') }),
     )
     if (refusal) return await showRefusal(request, reply, 'The role was not changed', refusal)
-    return reply.back(`/n/${namespace}/members`, `The role is ${role} now.`)
+    const members = await listMembers(request.person, { namespace })
+    const name = members.find((each) => each.person_id === personId)?.name ?? 'That person'
+    return reply.back(`/n/${namespace}/members`, `${name} is ${withArticle(role)} now.`)
   })
 
   app.post<OfPerson>('/n/:namespace/members/:person/remove', async (request, reply) => {

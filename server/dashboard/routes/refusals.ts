@@ -1,6 +1,8 @@
 import { asMember, type Member, type PersonScope } from '../../db/scope.ts'
 import { type ErrorCode, PatchcordError } from '../../errors.ts'
 
+import { reword } from '../wording.ts'
+
 /** What a person can put right in the form itself. */
 const BESIDE_THE_FORM: readonly ErrorCode[] = ['invalid', 'conflict']
 
@@ -17,8 +19,9 @@ export interface Refusal {
 export async function tryForm<T>(work: Promise<T>, more: readonly ErrorCode[] = []): Promise<Tried<T>> {
   try {
     return { value: await work, refusal: null }
-  } catch (error) {
-    if (!(error instanceof PatchcordError) || ![...BESIDE_THE_FORM, ...more].includes(error.code)) throw error
+  } catch (thrown) {
+    if (!(thrown instanceof PatchcordError) || ![...BESIDE_THE_FORM, ...more].includes(thrown.code)) throw thrown
+    const error = reword(thrown)
     const message = [error.message, error.hint].filter(Boolean).join(' ')
     return { value: null, refusal: { message, status: error.status, code: error.code } }
   }

@@ -34,8 +34,8 @@ export const settingsRoutes: FastifyPluginAsync<DashboardDeps> = async (app, { c
     const { namespace } = request.params
     const paused = readPaused(request)
     await setPaused(request.person, { namespace, paused })
-    const message = paused ? `${namespace} is paused.` : `${namespace} is running again.`
-    return reply.back(`/n/${namespace}/settings`, message)
+    // That it is paused stands on every page until it is not.
+    return reply.back(`/n/${namespace}/settings`, paused ? undefined : `${namespace} is running again.`)
   })
 
   app.post<InNamespace>('/n/:namespace/settings/delete', async (request, reply) => {
