@@ -39,7 +39,7 @@ export function listSnippets(input: SnippetInput): Snippet[] {
 
 function claudeCode({ url, token }: SnippetInput): Snippet {
   const entry = { type: 'http', url: endpointOf(url), headers: { Authorization: bearer(token) } }
-  // In single quotes, so that the shell leaves the variable to Claude Code: the token is no argument that `ps` shows.
+  // One command, since `read` would take a second line that is pasted with it for the token. In single quotes, so that the shell leaves the variable to Claude Code: the token is no argument that `ps` shows.
   const header = quoteShell(`Authorization: Bearer \${${TOKEN_VARIABLE}}`)
   const add = `claude mcp add --scope project --transport http patchcord ${quoteShell(endpointOf(url))} \\\n  --header ${header}`
   return {
@@ -56,8 +56,8 @@ function claudeCode({ url, token }: SnippetInput): Snippet {
         mcpServers: { patchcord: entry },
       }),
       {
-        say: `Or with the token in a variable, for an .mcp.json that may be committed. Paste the token after the first line, press Enter, and start claude in the same terminal.`,
-        text: `read -rs ${TOKEN_VARIABLE}\nexport ${TOKEN_VARIABLE}\n${add}`,
+        say: 'Or with the token in a variable, for an .mcp.json that may be committed. Run this, paste the token, which is not shown, press Enter, and start claude in the same terminal.',
+        text: `read -rs ${TOKEN_VARIABLE} && export ${TOKEN_VARIABLE} && \\\n  ${add}`,
         file: null,
         isSecret: false,
       },

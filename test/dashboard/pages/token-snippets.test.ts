@@ -37,12 +37,17 @@ describe('the snippets of a token', () => {
     assert.equal(JSON.parse(text).mcpServers.patchcord.type, 'http')
   })
 
-  test('the commands for Claude Code leave the token to a variable, and the shell leaves the variable to Claude Code', async () => {
+  test('the command for Claude Code asks for the token and exports it, and the shell leaves the variable to Claude Code', async () => {
     const command = find('claude-code', null, 'mcp add').text
     assert.ok(!command.includes(token))
-    const line = command.slice(command.indexOf('claude mcp add'))
-    const { stdout } = await promisify(execFile)('sh', ['-c', `claude() { printf '%s\\n' "$@"; }\n${line}`])
+    const running = promisify(execFile)('bash', [
+      '-c',
+      `claude() { printenv PATCHCORD_TOKEN; printf '%s\\n' "$@"; }\n${command}`,
+    ])
+    running.child.stdin?.end(`${token}\n`)
+    const { stdout } = await running
     assert.deepEqual(stdout.trimEnd().split('\n'), [
+      token,
       'mcp',
       'add',
       '--scope',
