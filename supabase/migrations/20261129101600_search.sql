@@ -73,6 +73,13 @@ end
 $$;
 comment on function patchcord.to_words(text) is 'What a person typed as a search: words, "phrases", or, -without.';
 
+create function patchcord.without_order(p_words tsquery) returns tsquery
+language sql immutable
+as $$
+  select regexp_replace(p_words::text, '<(-|\d+)>', '&', 'g')::tsquery
+$$;
+comment on function patchcord.without_order(tsquery) is 'The words of phrases, wherever they stand.';
+
 create function patchcord.find_words(p_namespace uuid, p_words tsquery, p_before_at timestamptz, p_before_id uuid, p_max integer)
 returns table (sent_at timestamptz, message_id uuid)
 language plpgsql stable
@@ -80,7 +87,7 @@ set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
 as $$
 declare
-  v_loose tsquery := regexp_replace(p_words::text, '<(-|\d+)>', '&', 'g')::tsquery;
+  v_loose tsquery := patchcord.without_order(p_words);
 begin
   return query
   with hit as materialized (
@@ -98,6 +105,6 @@ comment on function patchcord.find_words(uuid, tsquery, timestamptz, uuid, integ
 
 revoke execute on function
   patchcord.namespace_word(uuid), patchcord.without_marks(text), patchcord.index_words(integer), patchcord.to_words(text),
-  patchcord.find_words(uuid, tsquery, timestamptz, uuid, integer)
+  patchcord.without_order(tsquery), patchcord.find_words(uuid, tsquery, timestamptz, uuid, integer)
 from public;
 grant execute on function patchcord.index_words(integer) to patchcord_api;

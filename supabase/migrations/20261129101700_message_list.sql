@@ -102,6 +102,7 @@ declare
   v_id uuid := coalesce(p_before_id, 'ffffffff-ffff-ffff-ffff-ffffffffffff');
   v_filters jsonb := jsonb_strip_nulls(p_filters);
   v_words tsquery;
+  v_are_common boolean;
   v_condition text;
   v_ids uuid[] := '{}';
   v_found uuid[];
@@ -127,12 +128,21 @@ begin
   -- More at a time, the fewer there are: what has hardly any of what is asked for ends in a page that says how far it looked. Words
   -- are looked for among the newest first: where they are frequent, the index would name them all.
   loop
+    if v_words is not null and v_are_common is null and v_looked >= 300 then
+      -- Those of a phrase, mostly, which stand in every other message, but not side by side.
+      select count(*) > 100 from (
+        select b.id from patchcord.message_bodies b where b.from_namespace_uuid = v_ns
+        order by b.sent_at desc, b.id desc limit 300
+      ) n join patchcord.message_words w on w.message_id = n.id
+      where w.words @@ patchcord.without_order(v_words)
+      into v_are_common;
+    end if;
     execute format($q$
       with candidate as materialized (select c.*, row_number() over () as place from (%s) c)
       select array_agg(c.id order by c.place) filter (where %s),
         count(*), max(c.sent_at) filter (where c.place = t.places), (array_agg(c.id) filter (where c.place = t.places))[1]
       from candidate c cross join (select count(*) as places from candidate) t $q$,
-      patchcord.candidates_of(case when v_looked < 300 then v_filters - 'words' else v_filters end),
+      patchcord.candidates_of(case when v_looked < 300 or v_are_common then v_filters - 'words' else v_filters end),
       coalesce(nullif(v_condition, ''), 'true'))
       into v_found, v_count, v_at, v_id using v_ns, v_at, v_id, v_filters, v_chunk, v_words;
     v_ids := v_ids || coalesce(v_found, '{}');

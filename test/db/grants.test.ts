@@ -92,6 +92,7 @@ const FUNCTIONS: Record<string, string[]> = {
     'namespace_word(uuid)',
     'to_words(text)',
     'without_marks(text)',
+    'without_order(tsquery)',
     'adopt_namespaces(uuid)',
     'begin_session(uuid,text,text,text)',
     'broadcast_wake(patchcord.agent_messages)',
