@@ -57,7 +57,7 @@ function LostCookies({ request }: { request: FastifyRequest }) {
           <>
             <p>
               Browsers keep it only over https, or when you open <code>http://localhost</code> on the machine where
-              Patchcord runs. Safari keeps it over https only.
+              Patchcord runs. Safari may keep it over https only.
             </p>
             <p class="soft">
               From another machine: put https before the server and set <code>PATCHCORD_PUBLIC_URL</code> to its
