@@ -1,5 +1,7 @@
 import assert from 'node:assert/strict'
+import { randomUUID } from 'node:crypto'
 import { after, before, beforeEach, describe, test } from 'node:test'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { asMember, type MemberRole } from '../../server/db/scope.ts'
 import { createCode, hashCode } from '../../server/domain/codes.ts'
 import {
@@ -101,6 +103,33 @@ describe('an invite', () => {
     await setRole(owner.scope, { namespace, personId: second.personId, role: 'member', seen: 'owner' })
     assert.equal(await findInvite(database.api, code), null)
     assert.notEqual(await findInvite(database.api, kept.code), null)
+  })
+
+  test('is void, too, when it was under way while its maker was removed', async () => {
+    const bad = await join('owner', 'Bad')
+    const [code, other] = [createCode(), createCode()]
+    let commit = () => {}
+    const mayCommit = new Promise<void>((resolve) => {
+      commit = resolve
+    })
+    const inserting = database.api.begin(async (sql) => {
+      await sql`select patchcord.enter_member(${bad.scope.sessionHash}, ${namespace})`
+      for (const each of [code, other]) {
+        await sql`
+          insert into patchcord.invites (id, hash, namespace_uuid, role, created_by)
+          values (${randomUUID()}, decode(${hashCode(each)}, 'hex'), patchcord.claim_namespace(), 'owner', ${bad.personId})`
+      }
+      await mayCommit
+    })
+    await sleep(100)
+    await removeMember(owner.scope, { namespace, personId: bad.personId })
+    commit()
+    await inserting
+    assert.equal(await findInvite(database.api, code), null)
+    await assert.rejects(acceptInvite(bad.scope, { code }), { code: 'not_found' })
+    await assert.rejects(joinByInvite(database.api, { code: other, name: 'Bad again', client: 'x' }), {
+      code: 'not_found',
+    })
   })
 
   test('ends the session that the browser had', async () => {
