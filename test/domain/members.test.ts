@@ -148,6 +148,17 @@ describe('an invite', () => {
     const second = await join('owner', 'Second')
     await createInvite(second.scope, form)
   })
+
+  test('is not made where members and open invites are 300 together', async () => {
+    await database.admin`
+      insert into patchcord.invites (hash, namespace_uuid, role, created_by)
+      select sha256(convert_to(n.name || i, 'utf8')), n.id, 'member', ${owner.personId}
+      from patchcord.namespaces n, generate_series(1, 299) i where n.name = ${namespace}`
+    await assert.rejects(createInvite(owner.scope, { namespace, role: 'member' }), { code: 'forbidden' })
+    const [invite] = await listInvites(owner.scope, { namespace })
+    await revokeInvite(owner.scope, { namespace, id: invite?.id ?? '' })
+    await createInvite(owner.scope, { namespace, role: 'member' })
+  })
 })
 
 describe('roles', () => {
