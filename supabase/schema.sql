@@ -583,6 +583,7 @@ create policy person_ends_own on patchcord.sessions for update to patchcord_pers
   with check (person_uuid = (( SELECT patchcord.claim_person() AS claim_person)));
 create policy person_own on patchcord.sessions for select to patchcord_person
   using (person_uuid = (( SELECT patchcord.claim_person() AS claim_person)));
+CREATE TRIGGER on_session_ended AFTER UPDATE OF ended_at ON patchcord.sessions FOR EACH ROW WHEN (((old.ended_at IS NULL) AND (new.ended_at IS NOT NULL) AND (patchcord.claim('session'::text) <> (new.id)::text))) EXECUTE FUNCTION patchcord.on_session_ended();
 grant select (id, person_uuid, created_at, last_seen_at, expires_at, ended_at, client), update (ended_at) on patchcord.sessions to patchcord_person;
 comment on table patchcord.sessions is 'Signed-in browsers: 30 days, or 7 without a visit.';
 comment on column patchcord.sessions.last_seen_at is 'To the minute.';
@@ -792,13 +793,20 @@ begin
   -- Whatever session the browser had before, whoever gave it to it, ends here.
   update patchcord.sessions s set ended_at = clock_timestamp()
   where s.hash = decode(p_old_session, 'hex') and s.ended_at is null;
+  -- One more than a page lists: the one that was seen longest ago ends.
+  update patchcord.sessions s set ended_at = clock_timestamp()
+  where s.id in (
+    select o.id from patchcord.sessions o
+    where o.person_uuid = p_person and o.ended_at is null and o.expires_at > clock_timestamp()
+    order by o.last_seen_at desc, o.id desc offset 49
+  );
   insert into patchcord.sessions (hash, person_uuid, client) values (decode(p_session, 'hex'), p_person, p_client);
   insert into patchcord.security_log (event, detail) values ('signed_in', v_name || ' with ' || p_client);
   return jsonb_build_object('outcome', 'ok', 'person', v_name);
 end
 $function$
 ;
-comment on function patchcord.begin_session(uuid,text,text,text) is 'Signs a person in: a new session, never one that the browser brought.';
+comment on function patchcord.begin_session(uuid,text,text,text) is 'Signs a person in: a new session, never one that the browser brought. Of more than 50 the oldest ends.';
 
 create or replace FUNCTION patchcord.broadcast_wake(m patchcord.agent_messages)
  RETURNS void
@@ -1287,13 +1295,18 @@ create or replace FUNCTION patchcord.expire_due()
 AS $function$
 declare
   v_now timestamptz := clock_timestamp();
+  v_paused uuid[] := patchcord.paused_agents();
 begin
-  if not exists (select from patchcord.deliveries d where d.state = 'new' and d.expires_at <= v_now) then
+  if not exists (
+    select from patchcord.deliveries d
+    where d.state = 'new' and d.expires_at <= v_now and d.to_agent_uuid <> all (v_paused)
+  ) then
     return;
   end if;
   with due as (
     select d.message_id from patchcord.deliveries d
-    where d.state = 'new' and d.expires_at <= v_now
+    -- The notice wakes whoever inserts are told to: in a paused namespace it waits. Nobody is shown the message meanwhile.
+    where d.state = 'new' and d.expires_at <= v_now and d.to_agent_uuid <> all (v_paused)
     order by d.expires_at limit 500
   ), body as (
     -- One instance at a time has a message.
@@ -1449,6 +1462,7 @@ begin
     from patchcord.invites i
       join patchcord.namespaces n on n.id = i.namespace_uuid
       join patchcord.people p on p.id = i.created_by
+      join patchcord.members o on o.namespace_uuid = n.id and o.person_uuid = p.id and o.role = 'owner'
     where i.hash = decode(p_code, 'hex') and i.used_at is null and i.revoked_at is null
       and i.expires_at > clock_timestamp() and n.deleted_at is null
   );
@@ -2294,6 +2308,20 @@ end
 $function$
 ;
 comment on function patchcord.on_rename() is 'Notes when an agent got another name.';
+
+create or replace FUNCTION patchcord.on_session_ended()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+begin
+  delete from patchcord.login_links l where l.person_uuid = new.person_uuid and l.used_at is null;
+  return null;
+end
+$function$
+;
+comment on function patchcord.on_session_ended() is 'Whoever signs another browser out does not trust it: the links that it may have made end with it.';
 
 create or replace FUNCTION patchcord.on_token_changed()
  RETURNS trigger
@@ -3742,7 +3770,10 @@ declare
   v_name text;
   v_role text;
 begin
-  select n.id, n.name from patchcord.invites i join patchcord.namespaces n on n.id = i.namespace_uuid
+  -- Asked of the members once more: an invite that was under way while its maker was removed has not been revoked with the others.
+  select n.id, n.name from patchcord.invites i
+    join patchcord.namespaces n on n.id = i.namespace_uuid
+    join patchcord.members o on o.namespace_uuid = n.id and o.person_uuid = i.created_by and o.role = 'owner'
   where i.hash = decode(p_code, 'hex') and i.used_at is null and i.revoked_at is null
     and i.expires_at > clock_timestamp() and n.deleted_at is null
   into v_namespace, v_name;

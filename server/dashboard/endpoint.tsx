@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto'
 import cookie from '@fastify/cookie'
 import formbody from '@fastify/formbody'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { createPeopleTurns, type Turns } from '../db/turns.ts'
 import { getMe } from '../domain/people.ts'
 import { PatchcordError } from '../errors.ts'
 import { FOR_EVER, serveAssets } from './assets.ts'
@@ -39,14 +40,16 @@ const FORM_BYTES_MAX = 64 * 1024
 
 /** The pages for people: their session, forms and headers, and every route. */
 export async function dashboard(app: FastifyInstance, deps: DashboardDeps): Promise<void> {
+  const turns = createPeopleTurns()
   app.removeAllContentTypeParsers()
   await app.register(cookie)
   await app.register(formbody, { bodyLimit: FORM_BYTES_MAX })
   decorate(app)
-  app.addHook('onRequest', async (request, reply) => prepare(request, reply, deps))
+  app.addHook('onRequest', async (request, reply) => prepare(request, reply, { ...deps, turns }))
   app.addHook('preValidation', async (request) => {
     const { isAsset, isPublic } = request.routeOptions.config
     if (isAsset) return
+    checkTexts(request)
     await enter(request)
     if (!request.page.isSignedIn && !isPublic) throw new PatchcordError('signed_out', 'Nobody is signed in here.')
     if (request.method === 'POST') checkForm(request)
@@ -60,7 +63,7 @@ export async function dashboard(app: FastifyInstance, deps: DashboardDeps): Prom
     // Programs get the answer that they get everywhere else: of the handler above this one.
     if (!wantsPage(request)) throw thrown
     // A request that was refused before it came here.
-    if (request.page === null) prepare(request, reply, deps)
+    if (request.page === null) prepare(request, reply, { ...deps, turns })
     return await answerError(thrown, request, reply, deps)
   })
 
@@ -101,11 +104,15 @@ function decorate(app: FastifyInstance): void {
   })
 }
 
-function prepare(request: FastifyRequest, reply: FastifyReply, { sql, config, version, now }: DashboardDeps): void {
+function prepare(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  { sql, turns, config, version, now }: DashboardDeps & { turns: Turns },
+): void {
   // Without them where a request is refused before its cookies are read.
   request.cookies ??= {}
   const secret = readSession(request)
-  request.person = { sql, sessionHash: secret === null ? '' : hashSecret(secret) }
+  request.person = { sql, turns, sessionHash: secret === null ? '' : hashSecret(secret) }
   reply.connectTo = []
   // Made for the first form of a page: answers without one set no cookie.
   let formSecret: string | undefined
@@ -132,6 +139,18 @@ function pathOf({ method, url, headers }: FastifyRequest): string {
   const { referer = '' } = headers
   const before = URL.canParse(referer) ? new URL(referer) : null
   return toLocalPath(before && `${before.pathname}${before.search}`) ?? '/'
+}
+
+/** No text of Postgres holds a NUL, so nothing has such a name, and no form of ours sends one. Throws not_found or invalid. */
+function checkTexts({ params, query, body }: FastifyRequest): void {
+  if (holdsNul(params)) throw new PatchcordError('not_found', 'There is nothing at this address.')
+  if (holdsNul(query) || holdsNul(body)) {
+    throw new PatchcordError('invalid', 'A text holds a character that no text can.', { hint: 'Type it anew.' })
+  }
+}
+
+function holdsNul(fields: unknown): boolean {
+  return Object.values(fields ?? {}).some((value) => String(value).includes('\0'))
 }
 
 /** Who sends a request, by its session. */

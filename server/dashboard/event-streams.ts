@@ -3,6 +3,8 @@ import { PatchcordError } from '../errors.ts'
 import type { WakeBus } from '../wakes/bus.ts'
 
 const PER_SESSION_MAX = 5
+/** Whoever signs in many times takes no more of them all. */
+const PER_PERSON_MAX = 20
 const ALL_MAX = 1_000
 /** Many messages in a moment are one event. */
 const GATHER_MS = 100
@@ -13,20 +15,24 @@ const RETRY_MS = 2_000
 
 export interface EventStreamsOptions {
   bus: Pick<WakeBus, 'watch'>
-  limits?: { perSessionMax?: number; allMax?: number }
+  limits?: { perSessionMax?: number; perPersonMax?: number; allMax?: number }
   times?: { gatherMs?: number; heartbeatMs?: number; checkMs?: number }
 }
 
-export interface OpenStream {
+export interface Reader {
   sessionId: string
+  personId: string
+}
+
+export interface OpenStream extends Reader {
   namespaceId: string
   /** Throws when the person may not see the namespace any more; a fault that passes must be `unavailable`. */
   check: () => Promise<unknown>
 }
 
 export interface EventStreams {
-  /** Throws rate_limited when this session, or all together, have too many. */
-  reserve(sessionId: string): void
+  /** Throws rate_limited when this session, this person, or all together, have too many. */
+  reserve(reader: Reader): void
   /** Writes events to a response whose head was sent, until it closes, its check fails, or all are closed. */
   open(response: ServerResponse, stream: OpenStream): void
   count(): number
@@ -38,14 +44,16 @@ export interface EventStreams {
  * event and no more.
  */
 export function createEventStreams(options: EventStreamsOptions): EventStreams {
-  const { perSessionMax = PER_SESSION_MAX, allMax = ALL_MAX } = options.limits ?? {}
-  const open = new Map<ServerResponse, { sessionId: string; end: () => void }>()
+  const { perSessionMax = PER_SESSION_MAX, perPersonMax = PER_PERSON_MAX, allMax = ALL_MAX } = options.limits ?? {}
+  const open = new Map<ServerResponse, Reader & { end: () => void }>()
   let isClosed = false
 
-  function reserve(sessionId: string): void {
-    const ofSession = [...open.values()].filter((each) => each.sessionId === sessionId).length
-    if (!isClosed && ofSession < perSessionMax && open.size < allMax) return
-    throw new PatchcordError('rate_limited', 'Too many pages of this session are live already.', {
+  function reserve({ sessionId, personId }: Reader): void {
+    const ofPerson = [...open.values()].filter((each) => each.personId === personId)
+    const ofSession = ofPerson.filter((each) => each.sessionId === sessionId)
+    const isRoom = ofSession.length < perSessionMax && ofPerson.length < perPersonMax && open.size < allMax
+    if (!isClosed && isRoom) return
+    throw new PatchcordError('rate_limited', 'Too many pages of yours are live already.', {
       hint: 'Close one of them; this one is refreshed now and then.',
       retryAfterSeconds: 30,
     })
@@ -55,7 +63,7 @@ export function createEventStreams(options: EventStreamsOptions): EventStreams {
     reserve,
     open(response, stream) {
       const end = startStream(response, stream, options)
-      open.set(response, { sessionId: stream.sessionId, end })
+      open.set(response, { sessionId: stream.sessionId, personId: stream.personId, end })
       response.once('close', () => {
         end()
         open.delete(response)
@@ -117,7 +125,9 @@ function startStream(
     clearInterval(heartbeat)
     clearInterval(checking)
     response.off('drain', onDrain)
-    response.end()
+    // Whoever takes nothing would never come to the end, and hold its place and a server that closes.
+    if (response.writableNeedDrain) response.destroy()
+    else response.end()
   }
   return end
 }

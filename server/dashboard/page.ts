@@ -10,7 +10,6 @@ import type { WakeBus } from '../wakes/bus.ts'
 export interface Limiter {
   /** Seconds until the address may come again, or null while it is within its limit. */
   hit(address: string): number | null
-  isSpent(address: string): boolean
 }
 
 export interface DashboardDeps {

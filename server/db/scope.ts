@@ -89,7 +89,7 @@ function toIsoTime(text: string | null | undefined): string {
  * token that may not enter. `call` returns rows with one jsonb column named `answer`.
  */
 export async function callEntry(scope: Scope, call: (sql: Sql) => Promise<{ answer: unknown }[]>): Promise<Outcome> {
-  const rows = await inTurn(scope, () => reach(() => call(scope.sql)))
+  const rows = await inTurn(scope, scope.tokenHash, () => reach(() => call(scope.sql)))
   const outcome = rows[0]?.answer as Outcome
   checkEntrance(outcome)
   if (outcome.wakes) scope.bus.publish(outcome.wakes)
@@ -98,11 +98,11 @@ export async function callEntry(scope: Scope, call: (sql: Sql) => Promise<{ answ
 
 /** A transaction that goes on under RLS as the agent of the token: for reads that need no function of their own. */
 export async function asAgent<T>(scope: Scope, work: (sql: TransactionSql, me: Identity) => Promise<T>): Promise<T> {
-  return await inTurn(scope, () => enterAgent(scope, work))
+  return await inTurn(scope, scope.tokenHash, () => enterAgent(scope, work))
 }
 
-async function inTurn<T>({ turns, tokenHash }: Scope, work: () => Promise<T>): Promise<T> {
-  return turns ? await turns(tokenHash, work) : await work()
+async function inTurn<T>({ turns }: { turns?: Turns }, key: string, work: () => Promise<T>): Promise<T> {
+  return turns ? await turns(key, work) : await work()
 }
 
 async function enterAgent<T>(scope: Scope, work: (sql: TransactionSql, me: Identity) => Promise<T>): Promise<T> {
@@ -160,6 +160,8 @@ export interface PersonScope {
   sql: Sql
   /** SHA-256 of the session's secret, hex. */
   sessionHash: string
+  /** Shares the database out among sessions; without it everything runs at once. */
+  turns?: Turns
 }
 
 export interface Person {
@@ -201,10 +203,12 @@ export async function asPerson<T>(
   scope: PersonScope,
   work: (sql: TransactionSql, me: Person) => Promise<T>,
 ): Promise<T> {
-  return await inTransaction(scope.sql, async (sql) => {
-    const [row] = await sql`select patchcord.enter_person(${scope.sessionHash}) as answer`
-    return await work(sql, toPerson(row?.answer as EnteredPerson))
-  })
+  return await inTurn(scope, scope.sessionHash, () =>
+    inTransaction(scope.sql, async (sql) => {
+      const [row] = await sql`select patchcord.enter_person(${scope.sessionHash}) as answer`
+      return await work(sql, toPerson(row?.answer as EnteredPerson))
+    }),
+  )
 }
 
 /**
@@ -219,12 +223,14 @@ export async function asMember<T>(
 ): Promise<T> {
   // Postgres has no text with a NUL in it, and so no namespace of that name.
   if (namespace.includes('\0')) throw nothingHere()
-  return await inTransaction(scope.sql, async (sql) => {
-    const [row] = await sql`select patchcord.enter_member(${scope.sessionHash}, ${namespace}) as answer`
-    const me = toMember(row?.answer as EnteredMember)
-    if (RANK[me.role] < RANK[atLeast]) throw forbidden(me.role, atLeast)
-    return await work(sql, me)
-  })
+  return await inTurn(scope, scope.sessionHash, () =>
+    inTransaction(scope.sql, async (sql) => {
+      const [row] = await sql`select patchcord.enter_member(${scope.sessionHash}, ${namespace}) as answer`
+      const me = toMember(row?.answer as EnteredMember)
+      if (RANK[me.role] < RANK[atLeast]) throw forbidden(me.role, atLeast)
+      return await work(sql, me)
+    }),
+  )
 }
 
 function toPerson(entered: EnteredPerson): Person {

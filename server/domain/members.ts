@@ -4,6 +4,7 @@ import { PatchcordError } from '../errors.ts'
 import { createCode, hashCode, isCode, toFormId } from './codes.ts'
 import { checkPersonName, toClient } from './people.ts'
 
+const PEOPLE_MAX = 300
 const ROLES: readonly string[] = ['owner', 'admin', 'member']
 
 export interface MemberLine {
@@ -94,7 +95,7 @@ export interface CreateInvite {
   id?: string | undefined
 }
 
-/** For owners. The code is in the answer and nowhere else. Throws conflict for a form that was sent before. */
+/** For owners. The code is in the answer and nowhere else. Throws conflict for a form that was sent before, forbidden where there is no room. */
 export async function createInvite(
   scope: PersonScope,
   input: CreateInvite,
@@ -105,6 +106,7 @@ export async function createInvite(
     scope,
     input.namespace,
     async (sql, me) => {
+      await checkRoom(sql, me.namespaceId)
       const id = toFormId(`${me.namespaceId} ${me.personId}`, input.id ?? createCode())
       const [row] = await sql`
         insert into patchcord.invites (id, hash, namespace_uuid, role, created_by)
@@ -118,6 +120,19 @@ export async function createInvite(
     },
     'owner',
   )
+}
+
+/** A page lists them all. */
+async function checkRoom(sql: TransactionSql, namespaceId: string): Promise<void> {
+  const [row] = await sql`
+    select (select count(*) from patchcord.members where namespace_uuid = ${namespaceId}) + (
+      select count(*) from patchcord.invites
+      where namespace_uuid = ${namespaceId} and used_at is null and revoked_at is null and expires_at > clock_timestamp()
+    ) as people`
+  if ((row?.people as number) < PEOPLE_MAX) return
+  throw new PatchcordError('forbidden', `A namespace has room for ${PEOPLE_MAX} people, open invites among them.`, {
+    hint: 'Revoke invites, or remove people, that are not needed any more.',
+  })
 }
 
 export interface InviteLine {

@@ -2,6 +2,7 @@ import { z } from 'zod'
 import type { TransactionSql } from '../db/connect.ts'
 import { asMember, type PersonScope } from '../db/scope.ts'
 import { PatchcordError } from '../errors.ts'
+import { parseCursor } from './cursors.ts'
 import { MessageState } from './delivery.ts'
 import { ThreadSlug } from './threads.ts'
 
@@ -102,7 +103,8 @@ export async function* exportMessages(
       const { ids, next } = await findMessages(sql, input.filters, before ?? undefined, EXPORT_PAGE)
       return { messages: await readWhole(sql, ids), next }
     })
-    if (page.messages.length > 0) yield page.messages
+    // An empty one, too: whoever takes them may have gone, and what finds nothing would look to the end for nobody.
+    yield page.messages
     before = page.next
   } while (before !== null)
 }
@@ -142,9 +144,8 @@ async function findMessages(
 /** Where a page ended: `<sent_at>_<id>`. Throws invalid. */
 export function parsePlace(before: string | undefined): { sentAt: string | null; id: string | null } {
   if (before === undefined) return { sentAt: null, id: null }
-  const match = /^(\d{4}-\d\d-\d\dT[\d:.]{8,15}(?:\+00:00|Z))_([0-9a-f-]{36})$/.exec(before)
-  const [, sentAt = '', id = ''] = match ?? []
-  if (z.uuid().safeParse(id).success && !Number.isNaN(Date.parse(sentAt))) return { sentAt, id }
+  const cursor = parseCursor(before)
+  if (cursor) return { sentAt: cursor.at, id: cursor.id }
   throw new PatchcordError('invalid', 'This address names no place in the list.', { hint: 'Begin at the first page.' })
 }
 

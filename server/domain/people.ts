@@ -5,6 +5,7 @@ import { createCode, hashCode, isCode } from './codes.ts'
 
 const NAME_CHARACTERS_MAX = 60
 const CLIENT_CHARACTERS_MAX = 80
+const OPEN_LINKS_MAX = 20
 /** Letters, digits, marks and single spaces: a name is shown to people beside what they decide on. */
 const NAME_PATTERN = /^[\p{L}\p{N}\p{P}\p{S}](?:[\p{L}\p{M}\p{N}\p{P}\p{S} ]*[\p{L}\p{M}\p{N}\p{P}\p{S}])?$/u
 const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
@@ -90,10 +91,18 @@ export async function hasAnyoneSignedIn(admin: Sql): Promise<boolean> {
   return session !== undefined
 }
 
-/** A link to sign in on another device as oneself. */
+/** A link to sign in on another device as oneself. Throws rate_limited for one too many. */
 export async function createOwnLoginLink(scope: PersonScope): Promise<{ code: string; expires_at: string }> {
   const code = createCode()
   return await asPerson(scope, async (sql, me) => {
+    const open = await sql`
+      select from patchcord.login_links where used_at is null and expires_at > clock_timestamp() limit ${OPEN_LINKS_MAX}`
+    if (open.length === OPEN_LINKS_MAX) {
+      throw new PatchcordError('rate_limited', `${OPEN_LINKS_MAX} links of yours wait to be opened already.`, {
+        hint: 'Each ends after 15 minutes.',
+        retryAfterSeconds: 900,
+      })
+    }
     const [row] = await sql`
       insert into patchcord.login_links (hash, person_uuid) values (decode(${hashCode(code)}, 'hex'), ${me.personId})
       returning to_jsonb(expires_at) as expires_at`
@@ -207,7 +216,7 @@ export async function listSessions(scope: PersonScope): Promise<SessionLine[]> {
   })
 }
 
-/** Signs another browser of one's own out. Throws not_found. */
+/** Signs another browser of one's own out, and voids the links that it may have made. Throws not_found. */
 export async function endSession(scope: PersonScope, input: { id: string }): Promise<void> {
   await asPerson(scope, async (sql) => {
     const rows = UUID.test(input.id)

@@ -6,6 +6,7 @@ import { asAgent, asMember, type Identity, type PersonScope, resolveIdentity, ty
 import { PatchcordError } from '../errors.ts'
 import { findAgentId } from './agents.ts'
 import { toFormId } from './codes.ts'
+import { parseCursor } from './cursors.ts'
 import { findNamespaceId } from './namespaces.ts'
 
 /** `pc_`, 43 base64url characters (256 random bits), 6 base62 digits: the CRC-32 of those 43. */
@@ -259,7 +260,6 @@ export interface ListTokensOf {
 type Fragment = PendingQuery<Row[]>
 
 const PAGE = 50
-const CURSOR = /^(\d{4}-\d\d-\d\dT[\d:.]{8,15}(?:[+-]\d\d:\d\d|Z))_([0-9a-f-]{36})$/
 
 /** A page of the tokens of a namespace, the newest first. */
 export async function listTokensOf(
@@ -309,8 +309,8 @@ export async function listTokensOf(
 
 function readCursor(text: string | undefined): { at: string; id: string } | null {
   if (text === undefined) return null
-  const [, at, id] = CURSOR.exec(text) ?? []
-  if (at !== undefined && id !== undefined && UUID.test(id) && !Number.isNaN(Date.parse(at))) return { at, id }
+  const cursor = parseCursor(text)
+  if (cursor) return cursor
   throw new PatchcordError('invalid', 'This page is not there.', { hint: 'Start at the first page.' })
 }
 

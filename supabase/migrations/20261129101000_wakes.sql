@@ -104,13 +104,18 @@ set search_path = pg_catalog, pg_temp
 as $$
 declare
   v_now timestamptz := clock_timestamp();
+  v_paused uuid[] := patchcord.paused_agents();
 begin
-  if not exists (select from patchcord.deliveries d where d.state = 'new' and d.expires_at <= v_now) then
+  if not exists (
+    select from patchcord.deliveries d
+    where d.state = 'new' and d.expires_at <= v_now and d.to_agent_uuid <> all (v_paused)
+  ) then
     return;
   end if;
   with due as (
     select d.message_id from patchcord.deliveries d
-    where d.state = 'new' and d.expires_at <= v_now
+    -- The notice wakes whoever inserts are told to: in a paused namespace it waits. Nobody is shown the message meanwhile.
+    where d.state = 'new' and d.expires_at <= v_now and d.to_agent_uuid <> all (v_paused)
     order by d.expires_at limit 500
   ), body as (
     -- One instance at a time has a message.

@@ -137,13 +137,20 @@ begin
   -- Whatever session the browser had before, whoever gave it to it, ends here.
   update patchcord.sessions s set ended_at = clock_timestamp()
   where s.hash = decode(p_old_session, 'hex') and s.ended_at is null;
+  -- One more than a page lists: the one that was seen longest ago ends.
+  update patchcord.sessions s set ended_at = clock_timestamp()
+  where s.id in (
+    select o.id from patchcord.sessions o
+    where o.person_uuid = p_person and o.ended_at is null and o.expires_at > clock_timestamp()
+    order by o.last_seen_at desc, o.id desc offset 49
+  );
   insert into patchcord.sessions (hash, person_uuid, client) values (decode(p_session, 'hex'), p_person, p_client);
   insert into patchcord.security_log (event, detail) values ('signed_in', v_name || ' with ' || p_client);
   return jsonb_build_object('outcome', 'ok', 'person', v_name);
 end
 $$;
 comment on function patchcord.begin_session(uuid, text, text, text) is
-  'Signs a person in: a new session, never one that the browser brought.';
+  'Signs a person in: a new session, never one that the browser brought. Of more than 50 the oldest ends.';
 
 create function patchcord.find_login_link(p_code text) returns jsonb
 language plpgsql stable security definer
@@ -251,8 +258,23 @@ comment on function patchcord.on_login_link_created() is 'Notes login links that
 create trigger on_login_link_created after insert on patchcord.login_links
   for each row execute function patchcord.on_login_link_created();
 
+create function patchcord.on_session_ended() returns trigger
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+  delete from patchcord.login_links l where l.person_uuid = new.person_uuid and l.used_at is null;
+  return null;
+end
+$$;
+comment on function patchcord.on_session_ended() is
+  'Whoever signs another browser out does not trust it: the links that it may have made end with it.';
+create trigger on_session_ended after update of ended_at on patchcord.sessions
+  for each row when (old.ended_at is null and new.ended_at is not null and patchcord.claim('session') <> new.id::text)
+  execute function patchcord.on_session_ended();
+
 revoke execute on function
-  patchcord.claim_person(), patchcord.resolve_session(text), patchcord.assume_person(jsonb), patchcord.enter_person(text),
+  patchcord.on_session_ended(), patchcord.claim_person(), patchcord.resolve_session(text), patchcord.assume_person(jsonb), patchcord.enter_person(text),
   patchcord.begin_session(uuid, text, text, text), patchcord.find_login_link(text),
   patchcord.sign_in(text, text, text, text),
   patchcord.sign_in_with_subject(text, text, text, boolean, text, text, text, text),

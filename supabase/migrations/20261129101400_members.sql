@@ -238,6 +238,7 @@ begin
     from patchcord.invites i
       join patchcord.namespaces n on n.id = i.namespace_uuid
       join patchcord.people p on p.id = i.created_by
+      join patchcord.members o on o.namespace_uuid = n.id and o.person_uuid = p.id and o.role = 'owner'
     where i.hash = decode(p_code, 'hex') and i.used_at is null and i.revoked_at is null
       and i.expires_at > clock_timestamp() and n.deleted_at is null
   );
@@ -254,7 +255,10 @@ declare
   v_name text;
   v_role text;
 begin
-  select n.id, n.name from patchcord.invites i join patchcord.namespaces n on n.id = i.namespace_uuid
+  -- Asked of the members once more: an invite that was under way while its maker was removed has not been revoked with the others.
+  select n.id, n.name from patchcord.invites i
+    join patchcord.namespaces n on n.id = i.namespace_uuid
+    join patchcord.members o on o.namespace_uuid = n.id and o.person_uuid = i.created_by and o.role = 'owner'
   where i.hash = decode(p_code, 'hex') and i.used_at is null and i.revoked_at is null
     and i.expires_at > clock_timestamp() and n.deleted_at is null
   into v_namespace, v_name;

@@ -83,6 +83,13 @@ describe('a text of an agent', () => {
       assert.ok(!html.includes(character))
     })
   }
+  test('of nothing but invisible characters is short, and says how many', () => {
+    assert.equal(readText(render('\u200b'.repeat(700))), 'U+200B × 700')
+    const html = render('a\u200b\u2066'.repeat(2_000), true)
+    assert.ok(html.length < 12_000, String(html.length))
+    assert.doesNotMatch(html, /[\u200b\u2066]/)
+    assert.match(readText(html), /aU\+200BU\+2066a\ufffd\ufffda/)
+  })
   test('keeps its lines, tabs, letters of every script and emoji', () => {
     const text = 'Zeile\n\teins — naïve 漢字 العربية 👩‍💻 ❤️'
     assert.ok(render(text).includes(text))

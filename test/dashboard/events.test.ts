@@ -156,7 +156,7 @@ describe('a stream of events', () => {
   test('gathers what comes in a moment, and owes a slow reader one event and no more', async () => {
     const { bus, streams } = build()
     const { response, written, state } = createResponse()
-    streams.open(response, { sessionId: 's', namespaceId: 'ns', check: quiet })
+    streams.open(response, { sessionId: 's', personId: 'p', namespaceId: 'ns', check: quiet })
     for (let count = 0; count < 5; count++) bus.publish([{ ...wake, id: `${count}` }])
     await sleep(30)
     assert.equal(written.filter((text) => text.startsWith('event')).length, 1)
@@ -179,7 +179,7 @@ describe('a stream of events', () => {
     const check = async () => {
       if (fault) throw fault
     }
-    streams.open(response, { sessionId: 's', namespaceId: 'ns', check })
+    streams.open(response, { sessionId: 's', personId: 'p', namespaceId: 'ns', check })
     await until(() => written.includes(': here\n\n'), 'a heartbeat comes')
     assert.equal(state.isEnded, false)
     fault = null
@@ -196,9 +196,9 @@ describe('a stream of events', () => {
 
   test('is refused beyond what a session or all may have, and once all were closed', () => {
     const { streams } = build()
-    const open = (sessionId: string) => {
-      streams.reserve(sessionId)
-      streams.open(createResponse().response, { sessionId, namespaceId: 'ns', check: quiet })
+    const open = (sessionId: string, personId = sessionId) => {
+      streams.reserve({ sessionId, personId })
+      streams.open(createResponse().response, { sessionId, personId, namespaceId: 'ns', check: quiet })
     }
     open('a')
     open('a')
@@ -208,5 +208,26 @@ describe('a stream of events', () => {
     streams.close()
     assert.equal(streams.count(), 0)
     assert.throws(() => open('a'), { code: 'rate_limited' })
+  })
+
+  test('is refused beyond what a person may have, in however many sessions', () => {
+    const bus = createBus(createWaiters({ waitersPerAgentMax: 1 }))
+    const streams = createEventStreams({ bus, limits: { perPersonMax: 2 } })
+    for (const sessionId of ['a', 'b']) {
+      streams.reserve({ sessionId, personId: 'p' })
+      streams.open(createResponse().response, { sessionId, personId: 'p', namespaceId: 'ns', check: quiet })
+    }
+    assert.throws(() => streams.reserve({ sessionId: 'c', personId: 'p' }), { code: 'rate_limited' })
+    streams.reserve({ sessionId: 'd', personId: 'q' })
+    streams.close()
+  })
+
+  test('that nobody reads is cut off at its end, since it would never come to it', () => {
+    const { streams } = build()
+    const { response, state } = createResponse()
+    streams.open(response, { sessionId: 's', personId: 'p', namespaceId: 'ns', check: quiet })
+    state.isSlow = true
+    streams.close()
+    assert.equal(response.destroyed, true)
   })
 })

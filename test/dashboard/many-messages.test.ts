@@ -1,5 +1,7 @@
 import assert from 'node:assert/strict'
 import { after, before, describe, test } from 'node:test'
+import { hashCode } from '../../server/domain/codes.ts'
+import { exportMessages } from '../../server/domain/message-list.ts'
 import { startTestApp, type TestApp } from '../helpers/app.ts'
 import { type Browser, signIn } from '../helpers/dashboard.ts'
 import { createTestDatabase, type TestDatabase } from '../helpers/database.ts'
@@ -99,5 +101,16 @@ describe('a namespace with many messages beside another', () => {
         join patchcord.namespaces n on n.id = m.to_namespace_uuid and n.name = 'acme'
       where d.state = 'unsent' and m.kind = 'report'`
     assert.equal(rows, expected?.count)
+  })
+
+  test('an export that finds nothing hands over between its looks, and so ends with whoever has gone', async () => {
+    const scope = { sql: database.api, sessionHash: hashCode(browser.cookies.get('__Host-patchcord') ?? '') }
+    const pages = exportMessages(scope, {
+      namespace: 'acme',
+      filters: { kind: 'message', state: 'unsent', text: '-step' },
+    })
+    const first = await pages.next()
+    assert.deepEqual(first, { value: [], done: false })
+    await pages.return(undefined)
   })
 })

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { createTurns } from '../../server/db/turns.ts'
+import { createPeopleTurns, createTurns } from '../../server/db/turns.ts'
 
 test('two of a key run at once, the rest in the order they came, and other keys beside them', async () => {
   const turns = createTurns()
@@ -50,4 +50,24 @@ test('who finds 500 waiting is refused with when to come again', async () => {
   assert.equal(await turns('b', async () => 1), 1)
   end()
   await Promise.all(runs)
+})
+
+test('of all sessions together four run at once, and of one session two', async () => {
+  const turns = createPeopleTurns()
+  let end = () => {}
+  const held = new Promise<void>((resolve) => {
+    end = resolve
+  })
+  const started: string[] = []
+  const start = (session: string) =>
+    turns(session, async () => {
+      started.push(session)
+      await held
+    })
+  const runs = ['a', 'a', 'a', 'b', 'c', 'd', 'd'].map(start)
+  await sleep(20)
+  assert.deepEqual(started, ['a', 'a', 'b', 'c'])
+  end()
+  await Promise.all(runs)
+  assert.equal(started.length, 7)
 })

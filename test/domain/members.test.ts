@@ -1,5 +1,7 @@
 import assert from 'node:assert/strict'
+import { randomUUID } from 'node:crypto'
 import { after, before, beforeEach, describe, test } from 'node:test'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { asMember, type MemberRole } from '../../server/db/scope.ts'
 import { createCode, hashCode } from '../../server/domain/codes.ts'
 import {
@@ -103,6 +105,33 @@ describe('an invite', () => {
     assert.notEqual(await findInvite(database.api, kept.code), null)
   })
 
+  test('is void, too, when it was under way while its maker was removed', async () => {
+    const bad = await join('owner', 'Bad')
+    const [code, other] = [createCode(), createCode()]
+    let commit = () => {}
+    const mayCommit = new Promise<void>((resolve) => {
+      commit = resolve
+    })
+    const inserting = database.api.begin(async (sql) => {
+      await sql`select patchcord.enter_member(${bad.scope.sessionHash}, ${namespace})`
+      for (const each of [code, other]) {
+        await sql`
+          insert into patchcord.invites (id, hash, namespace_uuid, role, created_by)
+          values (${randomUUID()}, decode(${hashCode(each)}, 'hex'), patchcord.claim_namespace(), 'owner', ${bad.personId})`
+      }
+      await mayCommit
+    })
+    await sleep(100)
+    await removeMember(owner.scope, { namespace, personId: bad.personId })
+    commit()
+    await inserting
+    assert.equal(await findInvite(database.api, code), null)
+    await assert.rejects(acceptInvite(bad.scope, { code }), { code: 'not_found' })
+    await assert.rejects(joinByInvite(database.api, { code: other, name: 'Bad again', client: 'x' }), {
+      code: 'not_found',
+    })
+  })
+
   test('ends the session that the browser had', async () => {
     const guest = await join('member', 'Guest')
     const { code } = await createInvite(owner.scope, { namespace, role: 'member' })
@@ -118,6 +147,17 @@ describe('an invite', () => {
     assert.equal((await listInvites(owner.scope, { namespace })).length, 1)
     const second = await join('owner', 'Second')
     await createInvite(second.scope, form)
+  })
+
+  test('is not made where members and open invites are 300 together', async () => {
+    await database.admin`
+      insert into patchcord.invites (hash, namespace_uuid, role, created_by)
+      select sha256(convert_to(n.name || i, 'utf8')), n.id, 'member', ${owner.personId}
+      from patchcord.namespaces n, generate_series(1, 299) i where n.name = ${namespace}`
+    await assert.rejects(createInvite(owner.scope, { namespace, role: 'member' }), { code: 'forbidden' })
+    const [invite] = await listInvites(owner.scope, { namespace })
+    await revokeInvite(owner.scope, { namespace, id: invite?.id ?? '' })
+    await createInvite(owner.scope, { namespace, role: 'member' })
   })
 })
 

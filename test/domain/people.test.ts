@@ -165,6 +165,43 @@ describe('a session', () => {
     await assert.rejects(endSession(owner.scope, { id: other.sessionId }), { code: 'not_found' })
   })
 
+  test('that another one ends takes the links with it that it may have made; signing out takes none', async () => {
+    const { person } = await createLoginLink(database.admin)
+    const start = async () =>
+      as(
+        (await signIn(database.api, { code: (await createLoginLink(database.admin, { person })).code, client: CLIENT }))
+          .session,
+      )
+    const [mine, stolen] = [await start(), await start()]
+    const link = await createOwnLoginLink(stolen)
+    const theirs = (await listSessions(mine)).find(({ is_this }) => !is_this)
+    assert.equal(theirs?.id, (await getMe(stolen)).sessionId)
+    await endSession(mine, { id: theirs?.id ?? '' })
+    assert.equal(await findLoginLink(database.api, link.code), null)
+    await assert.rejects(signIn(database.api, { code: link.code, client: CLIENT }), { code: 'not_found' })
+
+    const { code } = await createOwnLoginLink(mine)
+    await signOut(mine)
+    assert.equal((await findLoginLink(database.api, code))?.person, person)
+  })
+
+  test('is one of 50 at most, of which the one ends that was seen longest ago; and 20 links wait at once', async () => {
+    const { scope, personId, sessionId } = await signInOperator(database)
+    await database.admin`
+      insert into patchcord.sessions (hash, person_uuid, client)
+      select sha256(convert_to('many' || i, 'utf8')), ${personId}, ${CLIENT} from generate_series(1, 60) i`
+    const { code } = await createOwnLoginLink(scope)
+    await age('sessions', `id = '${sessionId}'`, "last_seen_at = clock_timestamp() - interval '1 hour'")
+    const { session } = await signIn(database.api, { code, client: CLIENT })
+    assert.equal((await listSessions(as(session))).length, 50)
+    await assert.rejects(getMe(scope), { code: 'signed_out' })
+
+    await database.admin`delete from patchcord.login_links where person_uuid = ${personId}`
+    for (let count = 0; count < 20; count++) await createOwnLoginLink(as(session))
+    await assert.rejects(createOwnLoginLink(as(session)), { code: 'rate_limited' })
+    await database.admin`delete from patchcord.login_links`
+  })
+
   test('and every code are stored as their SHA-256 only', async () => {
     const owner = await signInOperator(database)
     const { code } = await createOwnLoginLink(owner.scope)

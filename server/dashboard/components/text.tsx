@@ -1,5 +1,7 @@
 const CHARACTERS_MAX = 700
 const LINES_MAX = 14
+/** Of a text; what comes after them is a replacement character: a page of nothing but marks would hold up the server. */
+const MARKS_MAX = 40
 /** Controls (but for tab and line feed), format, zero-width and bidi signs (but what joins an emoji), variation selectors but the one of emoji, tags, fillers. */
 const INVISIBLE = new RegExp(
   [
@@ -67,20 +69,41 @@ function isLowSurrogate(text: string, index: number): boolean {
 function showInvisible(text: string) {
   const parts: (string | ReturnType<typeof Invisible>)[] = []
   let from = 0
-  for (const { 0: character, index } of text.matchAll(INVISIBLE)) {
-    if (character === '\n' || character === '\t') continue
-    parts.push(text.slice(from, index), <Invisible character={character} />)
-    from = index + character.length
+  let marks = 0
+  for (const { character, count, index } of listRuns(text)) {
+    if (marks++ === MARKS_MAX) return [...parts, text.slice(from).replaceAll(INVISIBLE, toPlainMark)]
+    parts.push(text.slice(from, index), <Invisible character={character} count={count} />)
+    from = index + character.length * count
   }
   parts.push(text.slice(from))
   return parts
 }
 
-function Invisible({ character }: { character: string }) {
+/** Each invisible character, and how often it stands there in a row: of fifty thousand, one mark tells more. */
+function listRuns(text: string) {
+  const runs: { character: string; count: number; index: number }[] = []
+  for (const { 0: character, index } of text.matchAll(INVISIBLE)) {
+    if (isLayout(character)) continue
+    const last = runs.at(-1)
+    if (last?.character === character && last.index + character.length * last.count === index) last.count++
+    else if (runs.push({ character, count: 1, index }) > MARKS_MAX) break
+  }
+  return runs
+}
+
+function isLayout(character: string): boolean {
+  return character === '\n' || character === '\t'
+}
+
+function toPlainMark(character: string): string {
+  return isLayout(character) ? character : '\ufffd'
+}
+
+function Invisible({ character, count }: { character: string; count: number }) {
   const code = `U+${(character.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, '0')}`
   return (
     <span class="invisible" title={`An invisible character: ${code}`}>
-      {code}
+      {count === 1 ? code : `${code} × ${count}`}
     </span>
   )
 }

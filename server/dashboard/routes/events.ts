@@ -13,7 +13,7 @@ export const eventRoutes: FastifyPluginAsync<EventRoutesOptions> = async (app, {
   app.get<{ Params: { namespace: string } }>('/n/:namespace/events', async (request, reply) => {
     const { person, params } = request
     const me = await enter(person, params.namespace)
-    streams.reserve(me.sessionId)
+    streams.reserve(me)
     reply.hijack()
     reply.raw.writeHead(200, {
       ...securityHeaders(),
@@ -23,8 +23,8 @@ export const eventRoutes: FastifyPluginAsync<EventRoutesOptions> = async (app, {
       // nginx would gather them.
       'x-accel-buffering': 'no',
     })
-    const { sessionId, namespaceId } = me
-    streams.open(reply.raw, { sessionId, namespaceId, check: () => enter(person, params.namespace) })
+    const { sessionId, personId, namespaceId } = me
+    streams.open(reply.raw, { sessionId, personId, namespaceId, check: () => enter(person, params.namespace) })
     return reply
   })
 }
