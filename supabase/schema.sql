@@ -1711,6 +1711,20 @@ $function$
 comment on function patchcord.full_inboxes(uuid[],integer) is 'Names of those agents of the caller''s namespace that already have p_max new messages. Sends to one that is near it wait for each other.';
 grant execute on function patchcord.full_inboxes(uuid[],integer) to patchcord_agent;
 
+create or replace FUNCTION patchcord.has_namesake(p_namespace uuid, p_person uuid, p_name text)
+ RETURNS boolean
+ LANGUAGE sql
+ STABLE
+AS $function$
+  select exists (
+    select from patchcord.members m join patchcord.people p on p.id = m.person_uuid
+    where m.namespace_uuid = p_namespace and p.id is distinct from p_person
+      and lower(normalize(p.name, nfkc)) = lower(normalize(p_name, nfkc))
+  )
+$function$
+;
+comment on function patchcord.has_namesake(uuid,uuid,text) is 'Whether another member of the namespace has this name: the audit and the list of members tell people apart by it.';
+
 create or replace FUNCTION patchcord.index_words(p_max integer)
  RETURNS integer
  LANGUAGE plpgsql
@@ -2142,6 +2156,10 @@ begin
   if not found then
     return null;
   end if;
+  if tg_op = 'INSERT' and patchcord.has_namesake(new.namespace_uuid, new.person_uuid, v_name) then
+    raise exception using errcode = 'PC409', message = format('Somebody in %s is called %s already.', v_namespace, v_name),
+      hint = 'Choose another name.';
+  end if;
   if tg_op <> 'INSERT' and old.role = 'owner' then
     if not exists (
       select from patchcord.members m where m.namespace_uuid = v_member.namespace_uuid and m.role = 'owner'
@@ -2163,7 +2181,7 @@ begin
 end
 $function$
 ;
-comment on function patchcord.on_member_changed() is 'Notes who comes, goes and gets another role; refuses (PC409) what would leave a namespace without an owner.';
+comment on function patchcord.on_member_changed() is 'Notes who comes, goes and gets another role; refuses (PC409) a second person of one name, and what would leave a namespace without an owner.';
 
 create or replace FUNCTION patchcord.on_message()
  RETURNS trigger
@@ -2285,6 +2303,16 @@ begin
   if tg_op = 'INSERT' then
     insert into patchcord.security_log (event, detail) values ('person_created', new.name);
   else
+    perform from patchcord.namespaces n
+    where n.id in (select m.namespace_uuid from patchcord.members m where m.person_uuid = new.id)
+    order by n.id for no key update;
+    if exists (
+      select from patchcord.members m
+      where m.person_uuid = new.id and patchcord.has_namesake(m.namespace_uuid, new.id, new.name)
+    ) then
+      raise exception using errcode = 'PC409', message = format('Somebody beside you is called %s already.', new.name),
+        hint = 'Choose another name.';
+    end if;
     insert into patchcord.security_log (event, namespace, namespace_uuid, detail)
     select 'person_renamed', n.name, n.id, new.name || ', was ' || old.name
     from patchcord.members m join patchcord.namespaces n on n.id = m.namespace_uuid
@@ -3448,6 +3476,7 @@ declare
   v_person uuid;
   v_is_new boolean := false;
   v_is_invited boolean := patchcord.find_invite(p_invite) is not null;
+  v_name text := p_name;
   v_answer jsonb;
 begin
   update patchcord.people p set email = p_email where p.subject = p_subject returning p.id into v_person;
@@ -3455,15 +3484,31 @@ begin
     if not (p_may_sign_up or v_is_invited) then
       return jsonb_build_object('outcome', 'forbidden');
     end if;
-    insert into patchcord.people as p (name, email, subject) values (p_name, p_email, p_subject)
+    -- Nobody here has chosen the name, so that a namesake gets a number and no refusal.
+    for v_number in 2..1000 loop
+      exit when not exists (
+        select from patchcord.invites i
+        where i.hash = decode(p_invite, 'hex') and patchcord.has_namesake(i.namespace_uuid, null, v_name)
+      );
+      v_name := left(p_name, 54) || ' ' || v_number;
+    end loop;
+    insert into patchcord.people as p (name, email, subject) values (v_name, p_email, p_subject)
     on conflict (subject) do update set email = excluded.email
     returning p.id, p.xmax = 0 into v_person, v_is_new;
   end if;
   v_answer := patchcord.begin_session(v_person, p_session, p_client, p_old_session);
-  if v_is_invited and patchcord.use_invite(p_invite, v_person) ->> 'outcome' = 'not_found' and v_is_new and not p_may_sign_up then
-    -- Somebody else was faster with the invite: whoever has just been made is unmade.
-    raise exception using errcode = 'PC403', message = 'The invite was used meanwhile.';
+  if not v_is_invited then
+    return v_answer;
   end if;
+  begin
+    if patchcord.use_invite(p_invite, v_person) ->> 'outcome' = 'not_found' and v_is_new and not p_may_sign_up then
+      -- Somebody else was faster with the invite: whoever has just been made is unmade.
+      raise exception using errcode = 'PC403', message = 'The invite was used meanwhile.';
+    end if;
+  exception when sqlstate 'PC409' then
+    -- A namesake is there. Who is signed in can take another name and open the invite, which is still good, again.
+    null;
+  end;
   return v_answer;
 end
 $function$

@@ -200,6 +200,7 @@ declare
   v_person uuid;
   v_is_new boolean := false;
   v_is_invited boolean := patchcord.find_invite(p_invite) is not null;
+  v_name text := p_name;
   v_answer jsonb;
 begin
   update patchcord.people p set email = p_email where p.subject = p_subject returning p.id into v_person;
@@ -207,15 +208,31 @@ begin
     if not (p_may_sign_up or v_is_invited) then
       return jsonb_build_object('outcome', 'forbidden');
     end if;
-    insert into patchcord.people as p (name, email, subject) values (p_name, p_email, p_subject)
+    -- Nobody here has chosen the name, so that a namesake gets a number and no refusal.
+    for v_number in 2..1000 loop
+      exit when not exists (
+        select from patchcord.invites i
+        where i.hash = decode(p_invite, 'hex') and patchcord.has_namesake(i.namespace_uuid, null, v_name)
+      );
+      v_name := left(p_name, 54) || ' ' || v_number;
+    end loop;
+    insert into patchcord.people as p (name, email, subject) values (v_name, p_email, p_subject)
     on conflict (subject) do update set email = excluded.email
     returning p.id, p.xmax = 0 into v_person, v_is_new;
   end if;
   v_answer := patchcord.begin_session(v_person, p_session, p_client, p_old_session);
-  if v_is_invited and patchcord.use_invite(p_invite, v_person) ->> 'outcome' = 'not_found' and v_is_new and not p_may_sign_up then
-    -- Somebody else was faster with the invite: whoever has just been made is unmade.
-    raise exception using errcode = 'PC403', message = 'The invite was used meanwhile.';
+  if not v_is_invited then
+    return v_answer;
   end if;
+  begin
+    if patchcord.use_invite(p_invite, v_person) ->> 'outcome' = 'not_found' and v_is_new and not p_may_sign_up then
+      -- Somebody else was faster with the invite: whoever has just been made is unmade.
+      raise exception using errcode = 'PC403', message = 'The invite was used meanwhile.';
+    end if;
+  exception when sqlstate 'PC409' then
+    -- A namesake is there. Who is signed in can take another name and open the invite, which is still good, again.
+    null;
+  end;
   return v_answer;
 end
 $$;
@@ -230,6 +247,16 @@ begin
   if tg_op = 'INSERT' then
     insert into patchcord.security_log (event, detail) values ('person_created', new.name);
   else
+    perform from patchcord.namespaces n
+    where n.id in (select m.namespace_uuid from patchcord.members m where m.person_uuid = new.id)
+    order by n.id for no key update;
+    if exists (
+      select from patchcord.members m
+      where m.person_uuid = new.id and patchcord.has_namesake(m.namespace_uuid, new.id, new.name)
+    ) then
+      raise exception using errcode = 'PC409', message = format('Somebody beside you is called %s already.', new.name),
+        hint = 'Choose another name.';
+    end if;
     insert into patchcord.security_log (event, namespace, namespace_uuid, detail)
     select 'person_renamed', n.name, n.id, new.name || ', was ' || old.name
     from patchcord.members m join patchcord.namespaces n on n.id = m.namespace_uuid

@@ -170,6 +170,18 @@ $$;
 comment on function patchcord.enter_member(text, text) is
   'Entry: as enter_person, as a member of this namespace. Its role is a claim, which the policies of writes ask for.';
 
+create function patchcord.has_namesake(p_namespace uuid, p_person uuid, p_name text) returns boolean
+language sql stable
+as $$
+  select exists (
+    select from patchcord.members m join patchcord.people p on p.id = m.person_uuid
+    where m.namespace_uuid = p_namespace and p.id is distinct from p_person
+      and lower(normalize(p.name, nfkc)) = lower(normalize(p_name, nfkc))
+  )
+$$;
+comment on function patchcord.has_namesake(uuid, uuid, text) is
+  'Whether another member of the namespace has this name: the audit and the list of members tell people apart by it.';
+
 create function patchcord.on_member_changed() returns trigger
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
@@ -184,6 +196,10 @@ begin
   for no key update into v_namespace;
   if not found then
     return null;
+  end if;
+  if tg_op = 'INSERT' and patchcord.has_namesake(new.namespace_uuid, new.person_uuid, v_name) then
+    raise exception using errcode = 'PC409', message = format('Somebody in %s is called %s already.', v_namespace, v_name),
+      hint = 'Choose another name.';
   end if;
   if tg_op <> 'INSERT' and old.role = 'owner' then
     if not exists (
@@ -206,7 +222,7 @@ begin
 end
 $$;
 comment on function patchcord.on_member_changed() is
-  'Notes who comes, goes and gets another role; refuses (PC409) what would leave a namespace without an owner.';
+  'Notes who comes, goes and gets another role; refuses (PC409) a second person of one name, and what would leave a namespace without an owner.';
 create trigger on_member_added after insert or delete on patchcord.members
   for each row execute function patchcord.on_member_changed();
 create trigger on_member_role after update of role on patchcord.members
@@ -320,7 +336,7 @@ comment on function patchcord.join_by_invite(text, text, text, text, text) is
   'Entry: a new person by an invite, signed in. Outcome ok, or not_found for an invite that opens nothing.';
 
 revoke execute on function
-  patchcord.find_invite(text), patchcord.use_invite(text, uuid), patchcord.accept_invite(text),
+  patchcord.has_namesake(uuid, uuid, text), patchcord.find_invite(text), patchcord.use_invite(text, uuid), patchcord.accept_invite(text),
   patchcord.join_by_invite(text, text, text, text, text),
   patchcord.claim_is_admin(), patchcord.claim_is_owner(), patchcord.resolve_member(text, text),
   patchcord.enter_member(text, text), patchcord.on_member_changed(), patchcord.on_invite_changed()

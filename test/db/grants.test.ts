@@ -86,6 +86,7 @@ const FUNCTIONS: Record<string, string[]> = {
   ],
   '': [
     'candidates_of(jsonb)',
+    'has_namesake(uuid,uuid,text)',
     'check_member()',
     'condition_of(jsonb)',
     'find_words(uuid,tsquery,timestamp with time zone,uuid,integer)',

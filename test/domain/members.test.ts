@@ -16,6 +16,7 @@ import {
   setRole,
 } from '../../server/domain/members.ts'
 import { deleteNamespace, foundNamespace, listMyNamespaces } from '../../server/domain/namespaces.ts'
+import { renamePerson, signInWithSubject } from '../../server/domain/people.ts'
 import { listAudit } from '../../server/domain/security-log.ts'
 import { createTestDatabase, type TestDatabase } from '../helpers/database.ts'
 import { joinAs, listRefusals, type SeededPerson, signInOperator } from '../helpers/people.ts'
@@ -40,6 +41,44 @@ beforeEach(async () => {
 const join = (role: MemberRole, name?: string) => joinAs(database, owner, namespace, role, name)
 const rolesOf = async () =>
   Object.fromEntries((await listMembers(owner.scope, { namespace })).map(({ name, role }) => [name, role]))
+
+describe('of people with one name', () => {
+  test('a namespace has one: who joins, accepts or renames is told to choose another; elsewhere the name is free', async () => {
+    await join('member', 'Ann')
+    const again = await createInvite(owner.scope, { namespace, role: 'member' })
+    for (const name of ['Ann', 'ANN', 'Ａnn', ' ann ']) {
+      await assert.rejects(joinByInvite(database.api, { code: again.code, name, client: CLIENT }), {
+        code: 'conflict',
+        hint: 'Choose another name.',
+      })
+    }
+    const bob = await join('member', 'Bob')
+    await assert.rejects(renamePerson(bob.scope, { name: 'ann' }), { code: 'conflict' })
+    await renamePerson(bob.scope, { name: 'bob' })
+    const elsewhere = `else-${count}`
+    await foundNamespace(owner.scope, { name: elsewhere })
+    const other = await joinAs(database, owner, elsewhere, 'member', 'Ann')
+    await assert.rejects(acceptInvite(other.scope, { code: again.code }), { code: 'conflict' })
+    await renamePerson(other.scope, { name: 'Ann of elsewhere' })
+    await acceptInvite(other.scope, { code: again.code })
+    assert.deepEqual(Object.keys(await rolesOf()).sort(), ['Ann', 'Ann of elsewhere', 'bob', 'owner'])
+  })
+
+  test('of two who take it at once, one has it', async () => {
+    const people = [await join('member', 'one'), await join('member', 'two')]
+    const answers = await Promise.allSettled(people.map(({ scope }) => renamePerson(scope, { name: 'same' })))
+    assert.deepEqual(answers.map(({ status }) => status).sort(), ['fulfilled', 'rejected'])
+  })
+
+  test('who comes through Supabase Auth, where nobody chose the name, gets a number', async () => {
+    await join('member', 'Ann')
+    const { code } = await createInvite(owner.scope, { namespace, role: 'member' })
+    const subject = `namesake-${count}`
+    const base = { subject, email: null, name: 'Ann', client: CLIENT, signup: 'invite' as const }
+    assert.equal((await signInWithSubject(database.api, { ...base, invite: code })).person, 'Ann 2')
+    assert.equal((await rolesOf())['Ann 2'], 'member')
+  })
+})
 
 describe('an invite', () => {
   test('shows what it opens, makes one new person a member, and is used up', async () => {

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { after, before, describe, test } from 'node:test'
 import { createCode, hashCode, isCode, toFormId } from '../../server/domain/codes.ts'
 import { createInvite, listMembers } from '../../server/domain/members.ts'
-import { createNamespace } from '../../server/domain/namespaces.ts'
+import { createNamespace, foundNamespace } from '../../server/domain/namespaces.ts'
 import {
   createLoginLink,
   createOwnLoginLink,
@@ -87,7 +87,8 @@ describe('a login link', () => {
     const ann = await joinAs(database, owner, 'before', 'member', 'Ann')
     assert.equal((await createLoginLink(database.admin, { person: 'Ann' })).person, 'Ann')
     await assert.rejects(createLoginLink(database.admin, { person: 'Nobody' }), { code: 'not_found' })
-    await joinAs(database, owner, 'before', 'member', 'Ann')
+    await foundNamespace(owner.scope, { name: 'elsewhere' })
+    await joinAs(database, owner, 'elsewhere', 'member', 'Ann')
     await assert.rejects(
       createLoginLink(database.admin, { person: 'Ann' }),
       (error: { code: string; hint: string }) => {

@@ -44,7 +44,10 @@ export const inviteRoutes: FastifyPluginAsync<DashboardDeps> = async (app, { sql
       }
       const joined = await joinByInvite(sql, { code, name, ...clientOf(request) })
       writeSession(reply, joined.session)
-      return reply.back(`/n/${joined.namespace}/agents`, `You have joined ${joined.namespace} as ${joined.person}.`)
+      return reply.back(
+        `/n/${joined.namespace}/agents`,
+        `You have joined ${joined.namespace}. Others see you as ${joined.person}.`,
+      )
     } catch (error) {
       if (!(error instanceof PatchcordError)) throw error
       if (error.code === 'not_found') return await show(request, reply)
