@@ -4,7 +4,7 @@ import { cleanLabel } from '../lib/frame.ts'
 import { AS_OPTION, findServer } from '../lib/identity.ts'
 import { parseMessageId } from '../lib/message-id.ts'
 import type { Output } from '../lib/output.ts'
-import { describeMessage, describeRest, describeTraits, type Message, protect } from '../lib/show.ts'
+import { describeMessage, describeRest, describeTraits, type Message, PAUSED, protect } from '../lib/show.ts'
 import { textOption, type Verb } from '../lib/verb.ts'
 
 type Line = Omit<Message, 'content'> & { preview: string }
@@ -12,6 +12,7 @@ type Line = Omit<Message, 'content'> & { preview: string }
 interface Inbox {
   agent: string
   namespace: string
+  paused_at?: string
   counts: { new: number; open: number; deferred: number }
   new: Message[]
   new_left: number
@@ -59,6 +60,7 @@ function describeInbox(inbox: Inbox, { frame }: Output): string[] {
   )
   return [
     `${cleanLabel(inbox.agent)}@${cleanLabel(namespace)} | ${cleanLabel(counts.new)} new, ${cleanLabel(counts.open)} open, ${cleanLabel(counts.deferred)} deferred | you: ${you}`,
+    ...(inbox.paused_at ? [PAUSED] : []),
     ...[...inbox.new, ...inbox.again].flatMap((message) => describeMessage(message, namespace, frame)),
     ...(inbox.new_left > 0 ? [`${cleanLabel(inbox.new_left)} more are new: patchcord inbox shows them`] : []),
     ...inbox.notices.flatMap((notice) => describeNotice(notice, inbox, frame)),

@@ -2,7 +2,7 @@ import { callApi } from '../lib/api.ts'
 import { EXIT } from '../lib/errors.ts'
 import { cleanLabel } from '../lib/frame.ts'
 import { AS_OPTION, findServer } from '../lib/identity.ts'
-import { describeAge, protect } from '../lib/show.ts'
+import { describeAge, PAUSED, protect } from '../lib/show.ts'
 import type { Verb } from '../lib/verb.ts'
 
 interface Agent {
@@ -13,6 +13,13 @@ interface Agent {
   machine: string | null
   last_seen_at: string | null
   is_you: boolean
+}
+
+interface Agents {
+  namespace: string
+  paused_at?: string
+  agents: Agent[]
+  offline_left_out: number
 }
 
 /** What each reach means; the words are the server's. */
@@ -35,16 +42,13 @@ ${describeReaches(Object.keys(REACHES), '  ').join('\n')}`,
   async run(invocation) {
     const { options, output } = invocation
     const path = `/api/agents?all=${options.all === true ? 1 : 0}`
-    const answer = await callApi<{ namespace: string; agents: Agent[]; offline_left_out: number }>(
-      await findServer(invocation),
-      'GET',
-      path,
-    )
+    const answer = await callApi<Agents>(await findServer(invocation), 'GET', path)
     const { agents, namespace, offline_left_out: left } = answer
     const rest = left > 0 ? [`${cleanLabel(left, 20)} offline: patchcord who --all`] : []
     output.print(
       [
         `${cleanLabel(namespace)}:`,
+        ...(answer.paused_at ? [PAUSED] : []),
         ...agents.map(describeAgent),
         ...rest,
         '',

@@ -42,6 +42,10 @@ export interface Sent {
 const PERSONS_WORDS = new Set(['content', 'preview'])
 
 /** One line of ours, then the message's text in its frame, and what is missing of it. */
+/** While a person has paused the namespace. */
+export const PAUSED =
+  'A person has paused this namespace: nothing is sent, and nobody is woken, until a person resumes it.'
+
 export function describeMessage(message: Message, namespace: string, frame: Frame, nowMs = Date.now()): string[] {
   const { message_id: id, from, content } = message
   const more = message.to_left_out ? ` and ${cleanLabel(message.to_left_out)} more` : ''

@@ -15,6 +15,8 @@ export interface Identity {
   label: string
   /** ISO time, null: never. */
   expiresAt: string | null
+  /** ISO time; null: the namespace is not paused. */
+  pausedAt: string | null
 }
 
 /** What a domain function works in: the caller's token and where wakes go. The token is resolved by the database, in each call. */
@@ -46,6 +48,7 @@ interface Identified extends Entrance {
   namespace: string
   label: string
   expires_at: string | null
+  paused_at: string | null
 }
 
 /** Throws the error of a token that may not enter; any other outcome is the caller's to read. */
@@ -143,6 +146,7 @@ function toIdentity(entrance: Identified): Identity {
     namespace: entrance.namespace,
     label: entrance.label,
     expiresAt: entrance.expires_at,
+    pausedAt: entrance.paused_at,
   }
 }
 

@@ -21,7 +21,13 @@ export const Agent = z.object({
 })
 export type Agent = z.output<typeof Agent>
 
-export const Agents = z.object({ namespace: z.string(), agents: z.array(Agent), offline_left_out: z.int() })
+export const Agents = z.object({
+  namespace: z.string(),
+  /** Only while a person has paused the namespace: nobody is woken, whatever the reach. */
+  paused_at: z.string().optional(),
+  agents: z.array(Agent),
+  offline_left_out: z.int(),
+})
 export type Agents = z.output<typeof Agents>
 
 /** A row of `patchcord.reach_of` as the wire says it. */
@@ -46,7 +52,8 @@ export async function listAgents(scope: Scope, input: z.output<typeof ListAgents
       from patchcord.reach_of(array(select id from patchcord.agents where deleted_at is null)) r`
     const all = (row.agents as Record<string, unknown>[]).map((each) => toAgent(each, me.agent))
     const shown = input.all ? all : all.filter((agent) => agent.reach !== 'offline')
-    return { namespace: me.namespace, agents: shown, offline_left_out: all.length - shown.length }
+    const paused = me.pausedAt === null ? {} : { paused_at: me.pausedAt }
+    return { namespace: me.namespace, ...paused, agents: shown, offline_left_out: all.length - shown.length }
   })
 }
 

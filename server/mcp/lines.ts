@@ -10,6 +10,10 @@ type Reach = {
 }
 
 /** How long ago an ISO time was, in its largest unit: `20 s ago`. */
+/** In each answer of a paused namespace that says who can be woken. */
+export const PAUSED =
+  'A person has paused this namespace: nothing is sent, and nobody is woken, until a person resumes it.'
+
 export function describeAge(iso: string, nowMs: number): string {
   return `${describeSeconds((nowMs - Date.parse(iso)) / 1000)} ago`
 }

@@ -26,6 +26,7 @@ const BOB: Identity = {
   namespace: 'acme',
   label: '',
   expiresAt: null,
+  pausedAt: null,
 }
 const NO_DATABASE = {} as { sql: TestDatabase['api'] }
 

@@ -54,6 +54,8 @@ describe('a namespace that a person has paused', () => {
     assert.match(first ?? '', /^bob@stopped \| 1 new/)
     assert.match(second ?? '', /^A person has paused this namespace/)
     assert.match(inbox.text, /\nbefore\n/)
+    const roster = await mcp.call('list_agents')
+    assert.match(roster.text, /^stopped \| .*\nA person has paused this namespace/)
     const answer = await mcp.call('reply', { message_id: sent.message_id, content: 'an answer' })
     assert.ok(answer.isError)
     assert.match(answer.text, /A person has paused this namespace/)

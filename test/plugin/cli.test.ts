@@ -281,6 +281,24 @@ describe('the command line', () => {
     await clear('bob')
   })
 
+  test('a paused namespace is told by inbox, who and send', async () => {
+    const setPaused = async (isPaused: boolean) =>
+      await database.admin`
+        update patchcord.namespaces set paused_at = case when ${isPaused} then clock_timestamp() end
+        where id = ${agents.bob.namespaceId}`
+    await setPaused(true)
+    const told = await Promise.all([run('bob', 'inbox'), run('bob', 'who')])
+    const sent = await run('bob', 'send', 'alice', 'x')
+    await setPaused(false)
+    for (const { code, stdout } of told) {
+      assert.equal(code, 0)
+      assert.match(stdout, /^[^\n]+\nA person has paused this namespace: nothing is sent, and nobody is woken/)
+    }
+    assert.equal(sent.code, 1)
+    assert.match(sent.stderr, /^patchcord: A person has paused this namespace/)
+    assert.doesNotMatch((await run('bob', 'who')).stdout, /paused/)
+  })
+
   test('a token that is refused is exit 4, and stands in no output', async () => {
     const { token } = (await seed(database, 'refused', ['carol'])).carol
     await database.admin`update patchcord.tokens set revoked_at = now() where agent_uuid in (select id from patchcord.agents where name = 'carol')`

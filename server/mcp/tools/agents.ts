@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { type Agent, Agents, ListAgents, listAgents } from '../../domain/agents.ts'
 import { estimateTokens } from '../../domain/answer-size.ts'
 import { takeWhile } from '../../domain/inbox-page.ts'
-import { describeAge } from '../lines.ts'
+import { describeAge, PAUSED } from '../lines.ts'
 import { defineTool } from '../tool.ts'
 
 /** Of one answer; JSON and programs get all agents from the API. */
@@ -22,7 +22,7 @@ export const listAgentsTool = defineTool({
   annotations: { readOnlyHint: true, destructiveHint: false, idempotentHint: true, openWorldHint: false },
   run: listAgents,
   facts: fitAgents,
-  render({ namespace, agents, offline_left_out: left, agents_left_out: more }, { nowMs }) {
+  render({ namespace, agents, offline_left_out: left, agents_left_out: more, paused_at: pausedAt }, { nowMs }) {
     const rest = [
       ...(more ? [`, ${more} more do not fit here: messages reach them by name`] : []),
       ...(left > 0 ? [`, ${left} offline not listed (all: true)`] : []),
@@ -30,7 +30,7 @@ export const listAgentsTool = defineTool({
     const lines = agents.map(
       (agent) => `${agent.agent}${agent.is_you ? ' (you)' : ''}: ${describeEvidence(agent, nowMs)}`,
     )
-    return [`${namespace} | ${agents.length} listed${rest}`, ...lines]
+    return [`${namespace} | ${agents.length} listed${rest}`, ...(pausedAt ? [PAUSED] : []), ...lines]
   },
 })
 

@@ -10,7 +10,7 @@ import {
   WaitForMessage,
   waitForMessage,
 } from '../../domain/inbox.ts'
-import { describeMessage, describeTraits } from '../lines.ts'
+import { describeMessage, describeTraits, PAUSED } from '../lines.ts'
 import { defineTool } from '../tool.ts'
 
 const AgentHere = Agent.pick({ agent: true, reach: true, state: true })
@@ -36,7 +36,6 @@ const HINT = ': run /patchcord:subscribe'
 /** Codex has no commands of plugins; its plugin's hooks start the listener, and are skipped in silence until they are trusted. */
 const HINT_CODEX = ": review the plugin's hooks in /hooks"
 const CODEX = 'codex-mcp-client/'
-const PAUSED = 'A person has paused this namespace: nothing is sent, and nobody is woken, until a person resumes it.'
 
 export const inboxTool = defineTool({
   name: 'inbox',
