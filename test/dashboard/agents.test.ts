@@ -63,6 +63,7 @@ describe('the pages of agents', () => {
     const browser = stage.browse(stage.member)
     const waiting = await browser.get('/n/acme/agents/backend')
     assert.match(waiting.text, /Waiting for backend to say hello/)
+    assert.match(waiting.text, /claude plugin install.*connect --server \S+ --allow.*allow the server “patchcord”/)
     assert.ok(waiting.text.includes(`patchcord connect --server ${stage.app.url}`))
     const fragment = '/n/acme/agents/backend?fragment=hello'
     assert.match(waiting.html, /data-live="\/n\/acme\/agents\/backend\?fragment=state"/)

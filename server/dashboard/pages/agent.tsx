@@ -100,12 +100,11 @@ function ConnectFirst(props: AgentProps) {
   }
   return (
     <Empty title={`Connect ${agent.agent}`}>
-      <p>In the folder of its project, with its token at hand:</p>
-      <Copy text={connectCommand({ url: request.page.origin })} />
+      <p>With its token at hand:</p>
+      <Snippets url={request.page.origin} token={null} />
       <Live name="hello" page={request.page} events={`/n/${member.namespace}/events`} everySeconds={3}>
         <AgentHello agent={agent} now={request.page.now} />
       </Live>
-      <Clients {...props} />
     </Empty>
   )
 }
