@@ -56,6 +56,9 @@ describe('the pages of tokens', () => {
       'life',
     ])
     assert.equal(findForm(page, '/n/acme/tokens').fields.agent, 'backend')
+    assert.doesNotMatch(page.text, /No token is like this|Filter|Text in the label|No active token/, 'the form is all')
+    const closed = await browser.get('/n/acme/tokens?agent=backend')
+    assert.match(closed.text, /Text in the label.*No token is like this/)
     assert.equal(findForm(page, '/n/acme/tokens').fields.life, '30', 'thirty days unless something else is chosen')
   })
 
@@ -68,6 +71,10 @@ describe('the pages of tokens', () => {
     assert.ok(made.text.includes(NASTY) && !made.html.includes('<b>'))
     assert.match(made.text, /Shown this once/)
     assert.match(made.text, /Waiting for backend to say hello/)
+    assert.match(
+      made.text,
+      /1\. Once per machine.*claude plugin install.*2\. In the project.*connect --server \S+ --allow.*3\. There.*allow the server “patchcord”/,
+    )
     assert.ok(made.text.includes(`patchcord connect --server ${stage.app.url}`))
     for (const client of ['Claude Code', 'Codex', 'Cursor', 'Gemini CLI', 'VS Code', 'OpenCode']) {
       assert.ok(made.text.includes(client), client)

@@ -39,6 +39,8 @@ export interface TokensProps {
 export function TokensPage(props: TokensProps) {
   const { request, member, tokens, notice } = props
   const isEmpty = tokens.length === 0 && props.isFirstPage
+  // Who came to make a token has filtered nothing; the agent in the address is the form's.
+  const isFormAlone = isEmpty && props.isCreating && props.hasAgents && isAdmin(member)
   return (
     <Layout request={request} namespace={member} tab="tokens" title="Tokens" action={<Create {...props} />}>
       {notice && (
@@ -46,8 +48,12 @@ export function TokensPage(props: TokensProps) {
           <p>{notice.message}</p>
         </Notice>
       )}
-      {(!isEmpty || isFiltered(props.filter)) && <FilterForm {...props} />}
-      {isEmpty ? <NoTokens {...props} /> : <TokenTable request={request} member={member} tokens={tokens} />}
+      {(!isEmpty || (isFiltered(props.filter) && !isFormAlone)) && <FilterForm {...props} />}
+      {isEmpty ? (
+        !isFormAlone && <NoTokens {...props} />
+      ) : (
+        <TokenTable request={request} member={member} tokens={tokens} />
+      )}
       <Pager next={pathOf(props, props.next)} first={props.isFirstPage ? null : pathOf(props, '')} />
     </Layout>
   )
