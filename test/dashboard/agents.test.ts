@@ -48,6 +48,33 @@ describe('the pages of agents', () => {
     assert.deepEqual(await names(), ['backend'])
   })
 
+  test('a name is checked by the server alone, which says what is wrong, keeps it whole, and has the field in focus', async () => {
+    const browser = stage.browse(stage.admin)
+    const page = await browser.get('/n/acme/agents')
+    assert.doesNotMatch(page.html, /<input[^>]* name="name"[^>]*(?:pattern|maxlength|autofocus)=/)
+    const name = 'b'.repeat(41)
+    for (const [path, form] of [
+      ['/n/acme/agents', '/n/acme/agents'],
+      ['/n/acme/agents/backend', /rename$/],
+    ] as const) {
+      const answer = await submit(browser, await browser.get(path), form, { name })
+      assert.equal(answer.status, 400)
+      assert.match(answer.html, new RegExp(`name="name"[^>]*value="${name}"[^>]*aria-invalid="true"[^>]*autofocus`))
+      assert.match(answer.html, /class="field-error"[^>]*>[^<]*Names are 1 to 40 characters/)
+      assert.doesNotMatch(answer.html, /pattern=|maxlength=/)
+    }
+  })
+
+  test('the live part of a page that answers a form has the address of the page', async () => {
+    const browser = stage.browse(stage.admin)
+    await browser.get('/n/acme/agents')
+    const headers = { referer: `${stage.app.url}/n/acme/agents/backend/rename` }
+    const { html } = await browser.post('/n/acme/agents/backend/rename', { name: '' }, headers)
+    assert.match(html, /data-live="\/n\/acme\/agents\/backend\?fragment=state"/)
+    const list = await browser.post('/n/acme/agents', { name: '' })
+    assert.match(list.html, /data-live="\/n\/acme\/agents\?fragment=list"/)
+  })
+
   test('what is no name is refused, and shown as text', async () => {
     const browser = stage.browse(stage.admin)
     const name = `<script>alert("1")</script>&'`

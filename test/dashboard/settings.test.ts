@@ -36,6 +36,16 @@ describe('the page of settings', () => {
     assert.deepEqual(await actions(stage.owner), ['pause', 'name', 'delete'])
   })
 
+  test('a name that is too long is refused beside its field, whole, with the limit', async () => {
+    const browser = stage.browse(stage.admin)
+    const page = await browser.get('/n/acme/settings')
+    assert.doesNotMatch(page.html, /maxlength|pattern=|autofocus/)
+    const { status, html } = await submit(browser, page, /name$/, { name: 'a'.repeat(41) })
+    assert.equal(status, 400)
+    assert.match(html, /name="name"[^>]*value="a{41}"[^>]*autofocus/)
+    assert.match(html, /class="field-error"[^>]*>[^<]*1 to 40/)
+  })
+
   test('whoever may not is refused what they send anyway', async () => {
     const member = stage.browse(stage.member)
     await member.get('/n/acme/settings')

@@ -143,6 +143,7 @@ describe('the pages of tokens', () => {
       assert.equal(answer.status, status, JSON.stringify(change))
       assert.match(answer.text, sentence)
       assert.equal(findForm(answer, '/n/acme/tokens').fields.label, change.label ?? 'fine')
+      if (sentence.source.startsWith('A label')) assert.match(answer.html, /id="label"[^>]*autofocus/)
       assert.ok(!answer.html.includes('<b>'))
     }
     assert.equal((await tokens()).length, before)

@@ -22,7 +22,7 @@ import { AgentHello } from './hello.tsx'
 import { Snippets } from './snippets.tsx'
 import { connectCommand } from './token-snippets.ts'
 import { TokenTable } from './token-table.tsx'
-import { count, isAdmin, NAME_HINT, NAME_INPUT_PATTERN, NAME_LENGTH_MAX } from './words.ts'
+import { count, isAdmin, NAME_HINT } from './words.ts'
 
 export interface AgentProps {
   request: FastifyRequest
@@ -47,7 +47,7 @@ export function AgentPage(props: AgentProps) {
       title={agent.agent}
       action={isAdmin(member) && <MakeToken {...props} kind={isNew && agent.tokens > 0 ? 'plain' : 'primary'} />}
     >
-      <Live name="state" page={request.page} events={`/n/${member.namespace}/events`}>
+      <Live name="state" page={livePage(props)} events={`/n/${member.namespace}/events`}>
         <AgentState {...props} />
       </Live>
       {isNew ? <ConnectFirst {...props} /> : null}
@@ -57,6 +57,11 @@ export function AgentPage(props: AgentProps) {
       {isAdmin(member) && <Delete {...props} />}
     </Layout>
   )
+}
+
+/** Also where the page is the answer to a form, whose address has no parts. */
+function livePage({ request, member, agent }: AgentProps) {
+  return { ...request.page, path: `/n/${member.namespace}/agents/${agent.agent}` }
 }
 
 function MakeToken({ member, agent, kind }: AgentProps & { kind: 'primary' | 'plain' }) {
@@ -102,7 +107,7 @@ function ConnectFirst(props: AgentProps) {
     <Empty title={`Connect ${agent.agent}`}>
       <p>With its token at hand:</p>
       <Snippets url={request.page.origin} token={null} />
-      <Live name="hello" page={request.page} events={`/n/${member.namespace}/events`} everySeconds={3}>
+      <Live name="hello" page={livePage(props)} events={`/n/${member.namespace}/events`} everySeconds={3}>
         <AgentHello agent={agent} now={request.page.now} />
       </Live>
     </Empty>
@@ -162,8 +167,6 @@ function Rename({ request, member, agent, problem }: AgentProps) {
           value={problem?.name ?? agent.agent}
           hint={NAME_HINT}
           error={problem?.message}
-          pattern={NAME_INPUT_PATTERN}
-          maxLength={NAME_LENGTH_MAX}
           required
           mono
         />

@@ -3,7 +3,7 @@ import type { Limits } from '../../config.ts'
 import type { Member } from '../../db/scope.ts'
 import type { NamespaceDetails } from '../../domain/namespaces.ts'
 import { Button, Confirm, Facts, Field, Form, Layout, Notice, Section, State, Time } from '../components/index.ts'
-import { count, formatNumber, isAdmin, isOwner, NAME_HINT, NAME_INPUT_PATTERN, NAME_LENGTH_MAX } from './words.ts'
+import { count, formatNumber, isAdmin, isOwner, NAME_HINT } from './words.ts'
 
 /** Beyond this many messages nobody counts on. */
 const MESSAGES_COUNTED_MAX = 100_000
@@ -100,8 +100,6 @@ function Rename({ request, member, problem }: SettingsProps) {
           value={problem?.name ?? member.namespace}
           hint={NAME_HINT}
           error={problem?.message}
-          pattern={NAME_INPUT_PATTERN}
-          maxLength={NAME_LENGTH_MAX}
           required
           mono
         />

@@ -6,7 +6,7 @@ import { Filters } from '../components/filters.tsx'
 import { ButtonLink, Choice, Empty, Field, Layout, Notice, Pager } from '../components/index.ts'
 import { TokenForm, type TokenFormProps } from './token-form.tsx'
 import { TokenTable } from './token-table.tsx'
-import { isAdmin, NAME_LENGTH_MAX } from './words.ts'
+import { isAdmin } from './words.ts'
 
 export const TOKEN_STATES = [
   { value: 'active', label: 'active' },
@@ -81,15 +81,7 @@ function pathOf({ member, filter }: TokensProps, before: string | null): string 
 function FilterForm({ member, filter }: TokensProps) {
   return (
     <Filters action={`/n/${member.namespace}/tokens`} label="Filter tokens" isFiltered={isFiltered(filter)}>
-      <Field
-        id="filter-agent"
-        name="agent"
-        label="Agent"
-        type="search"
-        value={filter.agent}
-        maxLength={NAME_LENGTH_MAX}
-        mono
-      />
+      <Field id="filter-agent" name="agent" label="Agent" type="search" value={filter.agent} mono />
       <Choice id="filter-state" name="state" label="State" options={TOKEN_STATES} value={filter.state} />
       <Field id="filter-q" name="q" label="Text in the label" type="search" value={filter.q} maxLength={80} />
     </Filters>
