@@ -26,7 +26,7 @@ describe('the session of a person', () => {
     const browser = createBrowser(app)
     const page = await browser.get(`/login/${code}`)
     assert.equal(page.status, 200)
-    assert.match(page.text, /You will be owner/)
+    assert.match(page.text, /You will be signed in as owner on this device\./)
     const answer = await browser.post(`/login/${code}`)
     assert.deepEqual([answer.status, answer.location], [303, '/'])
     const home = await browser.get('/')
@@ -129,7 +129,7 @@ describe('the session of a person', () => {
     const page = await browser.post('/account/login-link')
     const path = new RegExp(`${app.url}(/login/[\\w-]{43})`).exec(page.text)?.[1] ?? ''
     const other = createBrowser(app)
-    assert.match((await other.get(path)).text, /You will be owner/)
+    assert.match((await other.get(path)).text, /You will be signed in as owner on this device\./)
     assert.equal((await other.post(path)).status, 303)
   })
 

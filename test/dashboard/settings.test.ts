@@ -21,6 +21,7 @@ describe('the page of settings', () => {
     assert.match(text, /after 12 days/)
     assert.match(text, /7 at once, then one every 2 s/)
     assert.match(text, /up to 1,234 messages/)
+    assert.match(text, /Connections of a token.*About ?Founded/)
   })
 
   test('a member is shown no form, an admin none to delete', async () => {

@@ -37,7 +37,7 @@ describe('signing in', () => {
     const { code } = await createLoginLink(database.admin)
     const browser = createBrowser(app)
     for (const method of ['GET', 'HEAD', 'GET', 'OPTIONS', 'HEAD']) await browser.request(method, `/login/${code}`)
-    assert.match((await browser.get(`/login/${code}`)).text, /You will be owner/)
+    assert.match((await browser.get(`/login/${code}`)).text, /You will be signed in as owner on this device\./)
     assert.equal((await browser.post(`/login/${code}`)).status, 303)
   })
 

@@ -143,7 +143,7 @@ function Tokens(props: AgentProps) {
       {tokens.length === 0 ? (
         <p class="soft">None opens its door now: {agent.agent} cannot send or fetch anything.</p>
       ) : (
-        <TokenTable {...props} isOfOneAgent />
+        <TokenTable {...props} isOfOneAgent filterAgent={agent.agent} />
       )}
       {props.hasMoreTokens && (
         <p>
@@ -178,7 +178,7 @@ function Rename({ request, member, agent, problem }: AgentProps) {
 
 function Delete({ request, member, agent }: AgentProps) {
   return (
-    <Section title="Delete" lead="Ends everything of this agent at once. This cannot be undone here.">
+    <Section title="Delete" lead="Ends everything of this agent at once. This cannot be undone.">
       <Confirm
         summary={`Delete ${agent.agent}`}
         button="Delete now"
@@ -188,10 +188,12 @@ function Delete({ request, member, agent }: AgentProps) {
         <ul>
           <li>{describeTokens(agent)}</li>
           <li>{describeMail(agent)}</li>
-          <li>
-            What it has sent stays with those who got it, and so does its name: another agent can be called{' '}
-            <code>{agent.agent}</code> only when those messages are gone.
-          </li>
+          {agent.last_seen_at !== null && (
+            <li>
+              What it has sent stays with those who got it, and so does its name: another agent can be called{' '}
+              <code>{agent.agent}</code> only when those messages are gone.
+            </li>
+          )}
         </ul>
       </Confirm>
     </Section>

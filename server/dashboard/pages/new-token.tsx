@@ -46,7 +46,7 @@ export function NewTokenPage(props: NewTokenProps) {
         <Snippets url={page.origin} token={created.token} />
       </Section>
       <div class="actions below">
-        <ButtonLink href={path}>Done: to {created.agent}</ButtonLink>
+        <ButtonLink href={path}>Go to {created.agent}</ButtonLink>
       </div>
     </Layout>
   )

@@ -31,6 +31,9 @@ export function SettingsPage(props: SettingsProps) {
       <Pause {...props} />
       {isAdmin(member) && <Rename {...props} />}
       <Limitations {...props} />
+      <Section title="About">
+        <Facts facts={[['Founded', <Time at={props.details.created_at} now={request.page.now} />]]} />
+      </Section>
       {isOwner(member) && <Delete {...props} />}
     </Layout>
   )
@@ -110,8 +113,7 @@ function Rename({ request, member, problem }: SettingsProps) {
 }
 
 /** Names of the limits, for those who choose them. */
-function Limitations({ retentionDays, limits, details, request }: SettingsProps) {
-  const { now } = request.page
+function Limitations({ retentionDays, limits }: SettingsProps) {
   const perSecond = limits.sendPerSecond
   const pace = perSecond >= 1 ? `${perSecond} a second` : `one every ${Math.round(1 / perSecond)} s`
   return (
@@ -124,7 +126,6 @@ function Limitations({ retentionDays, limits, details, request }: SettingsProps)
           ['Unread in an inbox', `up to ${count(limits.newPerRecipientMax, 'message')}`],
           ['Recipients in a list', `up to ${formatNumber(limits.recipientsMax)}`],
           ['Connections of a token', `up to ${formatNumber(limits.connectionsPerTokenMax)}`],
-          ['Founded', <Time at={details.created_at} now={now} />],
         ]}
       />
     </Section>

@@ -61,7 +61,13 @@ export function TokenForm({ request, member, agents, values, problem }: TokenFor
         error={errorOf('label')}
         required
       />
-      <Choice name="life" label="Ends after" options={LIVES} value={values.life} />
+      <Choice
+        name="life"
+        label="Ends after"
+        options={LIVES}
+        value={values.life}
+        hint="When it ends, the agent is disconnected until it gets another one."
+      />
       <div class="actions">
         <Button kind="primary">Create token</Button>
       </div>

@@ -52,7 +52,7 @@ export function TokensPage(props: TokensProps) {
       {isEmpty ? (
         !isFormAlone && <NoTokens {...props} />
       ) : (
-        <TokenTable request={request} member={member} tokens={tokens} />
+        <TokenTable request={request} member={member} tokens={tokens} filterAgent={props.filter.agent} />
       )}
       <Pager next={pathOf(props, props.next)} first={props.isFirstPage ? null : pathOf(props, '')} />
     </Layout>
