@@ -15,6 +15,7 @@ import { activityRoutes } from './routes/activity.tsx'
 import { agentRoutes } from './routes/agents.tsx'
 import { auditRoutes } from './routes/audit.tsx'
 import { eventRoutes } from './routes/events.ts'
+import { formPageRoutes } from './routes/form-pages.ts'
 import { homeRoutes } from './routes/home.tsx'
 import { inviteRoutes } from './routes/invite.tsx'
 import { loginRoutes } from './routes/login.tsx'
@@ -80,6 +81,7 @@ export async function dashboard(app: FastifyInstance, deps: DashboardDeps): Prom
   await app.register(messageRoutes, deps)
   await app.register(activityRoutes, deps)
   await app.register(eventRoutes, deps)
+  await app.register(formPageRoutes, deps)
 }
 
 function decorate(app: FastifyInstance): void {

@@ -48,6 +48,33 @@ describe('the pages of agents', () => {
     assert.deepEqual(await names(), ['backend'])
   })
 
+  test('a name is checked by the server alone, which says what is wrong, keeps it whole, and has the field in focus', async () => {
+    const browser = stage.browse(stage.admin)
+    const page = await browser.get('/n/acme/agents')
+    assert.doesNotMatch(page.html, /<input[^>]* name="name"[^>]*(?:pattern|maxlength|autofocus)=/)
+    const name = 'b'.repeat(41)
+    for (const [path, form] of [
+      ['/n/acme/agents', '/n/acme/agents'],
+      ['/n/acme/agents/backend', /rename$/],
+    ] as const) {
+      const answer = await submit(browser, await browser.get(path), form, { name })
+      assert.equal(answer.status, 400)
+      assert.match(answer.html, new RegExp(`name="name"[^>]*value="${name}"[^>]*aria-invalid="true"[^>]*autofocus`))
+      assert.match(answer.html, /class="field-error"[^>]*>[^<]*Names are 1 to 40 characters/)
+      assert.doesNotMatch(answer.html, /pattern=|maxlength=/)
+    }
+  })
+
+  test('the live part of a page that answers a form has the address of the page', async () => {
+    const browser = stage.browse(stage.admin)
+    await browser.get('/n/acme/agents')
+    const headers = { referer: `${stage.app.url}/n/acme/agents/backend/rename` }
+    const { html } = await browser.post('/n/acme/agents/backend/rename', { name: '' }, headers)
+    assert.match(html, /data-live="\/n\/acme\/agents\/backend\?fragment=state"/)
+    const list = await browser.post('/n/acme/agents', { name: '' })
+    assert.match(list.html, /data-live="\/n\/acme\/agents\?fragment=list"/)
+  })
+
   test('what is no name is refused, and shown as text', async () => {
     const browser = stage.browse(stage.admin)
     const name = `<script>alert("1")</script>&'`
@@ -63,6 +90,7 @@ describe('the pages of agents', () => {
     const browser = stage.browse(stage.member)
     const waiting = await browser.get('/n/acme/agents/backend')
     assert.match(waiting.text, /Waiting for backend to say hello/)
+    assert.match(waiting.text, /claude plugin install.*connect --server \S+ --allow.*allow the server “patchcord”/)
     assert.ok(waiting.text.includes(`patchcord connect --server ${stage.app.url}`))
     const fragment = '/n/acme/agents/backend?fragment=hello'
     assert.match(waiting.html, /data-live="\/n\/acme\/agents\/backend\?fragment=state"/)
@@ -111,7 +139,9 @@ describe('the pages of agents', () => {
     const page = await browser.get('/n/acme/agents/doomed')
     assert.match(page.text, /1 token stops working/)
     assert.match(page.text, /1 new message .*never be answered/)
-    assert.match(page.text, /cannot be undone/)
+    assert.match(page.text, /This cannot be undone\./)
+    assert.doesNotMatch(page.text, /What it has sent/, 'it was never here')
+    assert.match((await browser.get('/n/acme/agents/backend')).text, /What it has sent stays/)
     const done = await submit(browser, page, /delete$/)
     assert.deepEqual([done.status, done.location], [303, '/n/acme/agents'])
     assert.match((await browser.follow(done)).text, /doomed is deleted/)

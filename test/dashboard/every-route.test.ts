@@ -56,6 +56,20 @@ describe('every route of the dashboard', () => {
     assert.deepEqual(await countEverything(), earlier)
   })
 
+  test('leads to the page with the form who asks for the address of a form as a page', async () => {
+    const owner = stage.browse(stage.owner)
+    // Of these each is looked at in another way: the pages that sign in and out, and the theme, which comes back by itself.
+    const forms = routes.filter(({ method, path }) => method === 'POST' && !/^\/(?:log|theme|invite)/.test(path))
+    assert.ok(forms.length >= 15, `${forms.length} forms`)
+    for (const { path } of forms) {
+      const url = fill(path, 'acme', true)
+      const answer = await owner.get(url)
+      const page = answer.status === 303 ? await owner.get(answer.location ?? '') : answer
+      assert.equal(page.status, 200, `${url} leads to ${answer.location}`)
+      if (answer.status === 303) assert.ok(answer.location === '/' || url.startsWith(`${answer.location}/`), url)
+    }
+  })
+
   test('changes nothing when it is only looked at', async () => {
     const earlier = await countEverything()
     for (const method of ['GET', 'HEAD', 'OPTIONS', 'PUT', 'PATCH', 'DELETE']) {

@@ -21,6 +21,7 @@ describe('the page of settings', () => {
     assert.match(text, /after 12 days/)
     assert.match(text, /7 at once, then one every 2 s/)
     assert.match(text, /up to 1,234 messages/)
+    assert.match(text, /Connections of a token.*About ?Founded/)
   })
 
   test('a member is shown no form, an admin none to delete', async () => {
@@ -34,6 +35,16 @@ describe('the page of settings', () => {
     assert.deepEqual(await actions(stage.member), [])
     assert.deepEqual(await actions(stage.admin), ['pause', 'name'])
     assert.deepEqual(await actions(stage.owner), ['pause', 'name', 'delete'])
+  })
+
+  test('a name that is too long is refused beside its field, whole, with the limit', async () => {
+    const browser = stage.browse(stage.admin)
+    const page = await browser.get('/n/acme/settings')
+    assert.doesNotMatch(page.html, /maxlength|pattern=|autofocus/)
+    const { status, html } = await submit(browser, page, /name$/, { name: 'a'.repeat(41) })
+    assert.equal(status, 400)
+    assert.match(html, /name="name"[^>]*value="a{41}"[^>]*autofocus/)
+    assert.match(html, /class="field-error"[^>]*>[^<]*1 to 40/)
   })
 
   test('whoever may not is refused what they send anyway', async () => {

@@ -37,7 +37,7 @@ describe('signing in', () => {
     const { code } = await createLoginLink(database.admin)
     const browser = createBrowser(app)
     for (const method of ['GET', 'HEAD', 'GET', 'OPTIONS', 'HEAD']) await browser.request(method, `/login/${code}`)
-    assert.match((await browser.get(`/login/${code}`)).text, /You will be owner/)
+    assert.match((await browser.get(`/login/${code}`)).text, /You will be signed in as owner on this device\./)
     assert.equal((await browser.post(`/login/${code}`)).status, 303)
   })
 
@@ -98,9 +98,21 @@ describe('signing in', () => {
     await browser.get(`/invite/${code}`)
     const wrong = await browser.post(`/invite/${code}`, { name: ' \u202E ' })
     assert.equal(wrong.status, 400)
-    assert.match(wrong.html, /role="alert"/)
+    assert.match(wrong.html, /name="name"[^>]*aria-invalid="true"[^>]*>.*class="field-error"/)
     assert.equal((await browser.post(`/invite/${code}`, { name: 'Cy' })).status, 303)
     assert.match((await browser.get('/')).text, /Your role: admin/)
+  })
+
+  test('a name that is too long is refused beside its field, whole, with the limit', async () => {
+    const { code } = await createInvite(owner.scope, { namespace: 'acme', role: 'member' })
+    const browser = createBrowser(app)
+    assert.doesNotMatch((await browser.get(`/invite/${code}`)).html, /maxlength/)
+    const name = 'a'.repeat(61)
+    const answer = await browser.post(`/invite/${code}`, { name })
+    assert.equal(answer.status, 400)
+    assert.match(answer.html, new RegExp(`name="name"[^>]*value="${name}"[^>]*autofocus`))
+    assert.match(answer.html, /class="field-error"[^>]*>[^<]*1 to 60/)
+    assert.equal(answer.text.match(/1 to 60/g)?.length, 1, 'said once')
   })
 
   test('whoever is signed in joins as who they are; a member uses nothing up', async () => {

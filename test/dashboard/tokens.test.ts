@@ -56,6 +56,10 @@ describe('the pages of tokens', () => {
       'life',
     ])
     assert.equal(findForm(page, '/n/acme/tokens').fields.agent, 'backend')
+    assert.doesNotMatch(page.text, /No token is like this|Filter|Text in the label|No active token/, 'the form is all')
+    const closed = await browser.get('/n/acme/tokens?agent=backend')
+    assert.match(closed.text, /Text in the label.*No token is like this/)
+    assert.match(page.text, /When it ends, the agent is disconnected until it gets another one\./)
     assert.equal(findForm(page, '/n/acme/tokens').fields.life, '30', 'thirty days unless something else is chosen')
   })
 
@@ -67,7 +71,11 @@ describe('the pages of tokens', () => {
     assert.equal(made.headers.get('cache-control'), 'no-store')
     assert.ok(made.text.includes(NASTY) && !made.html.includes('<b>'))
     assert.match(made.text, /Shown this once/)
-    assert.match(made.text, /Waiting for backend to say hello/)
+    assert.match(made.text, /Waiting for backend to say hello.*Go to backend/)
+    assert.match(
+      made.text,
+      /1\. Once per machine.*claude plugin install.*2\. In the project.*connect --server \S+ --allow.*3\. There.*allow the server “patchcord”/,
+    )
     assert.ok(made.text.includes(`patchcord connect --server ${stage.app.url}`))
     for (const client of ['Claude Code', 'Codex', 'Cursor', 'Gemini CLI', 'VS Code', 'OpenCode']) {
       assert.ok(made.text.includes(client), client)
@@ -136,6 +144,7 @@ describe('the pages of tokens', () => {
       assert.equal(answer.status, status, JSON.stringify(change))
       assert.match(answer.text, sentence)
       assert.equal(findForm(answer, '/n/acme/tokens').fields.label, change.label ?? 'fine')
+      if (sentence.source.startsWith('A label')) assert.match(answer.html, /id="label"[^>]*autofocus/)
       assert.ok(!answer.html.includes('<b>'))
     }
     assert.equal((await tokens()).length, before)
@@ -151,6 +160,9 @@ describe('the pages of tokens', () => {
     assert.equal(fresh.status, 201)
     assert.match(fresh.text, /The old token still works for a while ?It ends in (?:59 min|60 min|1 h)/)
     assert.deepEqual([await statusOf(old.token), await statusOf(readToken(fresh))], [200, 200])
+    const both = await browser.get('/n/acme/tokens?q=to+rotate')
+    assert.equal(both.text.match(/ · ends /g)?.length, 1)
+    assert.match(both.text, / · replaced, ends in (?:59 min|60 min|1 h)/)
     const again = await submit(browser, list, /rotate$/)
     assert.equal(again.status, 409)
     assert.match(again.text, /Nothing was rotated.*successor already/)
@@ -170,10 +182,10 @@ describe('the pages of tokens', () => {
   test('a token is revoked at once, after the page has said who is disconnected; twice is refused', async () => {
     const browser = stage.browse(stage.admin)
     const { token } = await make(browser, { agent: 'backend', label: 'to revoke' })
-    const list = await browser.get('/n/acme/tokens?q=to+revoke')
+    const list = await browser.get('/n/acme/tokens?agent=backend&q=to+revoke')
     assert.match(list.text, /backend is disconnected where it uses “to revoke” within a second.*cannot be undone/)
     const done = await submit(browser, list, /revoke$/)
-    assert.equal(done.status, 303)
+    assert.deepEqual([done.status, done.location], [303, '/n/acme/tokens?agent=backend'])
     assert.match((await browser.follow(done)).text, /The token is revoked/)
     assert.equal(await statusOf(token), 403)
     const again = await submit(browser, list, /revoke$/)

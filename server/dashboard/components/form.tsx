@@ -53,7 +53,6 @@ export interface FieldProps {
   hint?: Child
   error?: string | undefined
   required?: boolean
-  pattern?: string
   maxLength?: number
   placeholder?: string
   autocomplete?: string
@@ -64,7 +63,7 @@ export interface FieldProps {
   list?: string
 }
 
-/** A labelled input; hint and error are tied to it for screen readers. */
+/** A labelled input; hint and error are tied to it for screen readers, and the one that was refused has the focus. */
 export function Field(props: FieldProps) {
   const { id = props.name, error } = props
   const notes = [props.hint ? `${id}-hint` : '', error ? `${id}-error` : ''].filter(Boolean).join(' ')
@@ -80,7 +79,6 @@ export function Field(props: FieldProps) {
         value={props.value}
         class={props.mono ? 'mono' : undefined}
         required={props.required}
-        pattern={props.pattern}
         maxlength={props.maxLength}
         placeholder={props.placeholder}
         autocomplete={props.autocomplete ?? 'off'}
@@ -89,6 +87,7 @@ export function Field(props: FieldProps) {
         spellcheck={props.mono ? false : undefined}
         aria-invalid={error ? 'true' : undefined}
         aria-describedby={notes || undefined}
+        autofocus={error ? true : undefined}
       />
       {props.hint && (
         <p class="hint" id={`${id}-hint`}>

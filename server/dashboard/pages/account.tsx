@@ -25,7 +25,6 @@ export function Account(props: AccountProps) {
             value={problem?.name ?? page.me.name}
             error={problem?.message}
             required
-            maxLength={60}
             autocomplete="name"
           />
           <Button>Save</Button>

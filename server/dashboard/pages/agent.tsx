@@ -22,7 +22,7 @@ import { AgentHello } from './hello.tsx'
 import { Snippets } from './snippets.tsx'
 import { connectCommand } from './token-snippets.ts'
 import { TokenTable } from './token-table.tsx'
-import { count, isAdmin, NAME_HINT, NAME_INPUT_PATTERN, NAME_LENGTH_MAX } from './words.ts'
+import { count, isAdmin, NAME_HINT } from './words.ts'
 
 export interface AgentProps {
   request: FastifyRequest
@@ -47,7 +47,7 @@ export function AgentPage(props: AgentProps) {
       title={agent.agent}
       action={isAdmin(member) && <MakeToken {...props} kind={isNew && agent.tokens > 0 ? 'plain' : 'primary'} />}
     >
-      <Live name="state" page={request.page} events={`/n/${member.namespace}/events`}>
+      <Live name="state" page={livePage(props)} events={`/n/${member.namespace}/events`}>
         <AgentState {...props} />
       </Live>
       {isNew ? <ConnectFirst {...props} /> : null}
@@ -57,6 +57,11 @@ export function AgentPage(props: AgentProps) {
       {isAdmin(member) && <Delete {...props} />}
     </Layout>
   )
+}
+
+/** Also where the page is the answer to a form, whose address has no parts. */
+function livePage({ request, member, agent }: AgentProps) {
+  return { ...request.page, path: `/n/${member.namespace}/agents/${agent.agent}` }
 }
 
 function MakeToken({ member, agent, kind }: AgentProps & { kind: 'primary' | 'plain' }) {
@@ -100,12 +105,11 @@ function ConnectFirst(props: AgentProps) {
   }
   return (
     <Empty title={`Connect ${agent.agent}`}>
-      <p>In the folder of its project, with its token at hand:</p>
-      <Copy text={connectCommand({ url: request.page.origin })} />
-      <Live name="hello" page={request.page} events={`/n/${member.namespace}/events`} everySeconds={3}>
+      <p>With its token at hand:</p>
+      <Snippets url={request.page.origin} token={null} />
+      <Live name="hello" page={livePage(props)} events={`/n/${member.namespace}/events`} everySeconds={3}>
         <AgentHello agent={agent} now={request.page.now} />
       </Live>
-      <Clients {...props} />
     </Empty>
   )
 }
@@ -139,7 +143,7 @@ function Tokens(props: AgentProps) {
       {tokens.length === 0 ? (
         <p class="soft">None opens its door now: {agent.agent} cannot send or fetch anything.</p>
       ) : (
-        <TokenTable {...props} isOfOneAgent />
+        <TokenTable {...props} isOfOneAgent filterAgent={agent.agent} />
       )}
       {props.hasMoreTokens && (
         <p>
@@ -163,8 +167,6 @@ function Rename({ request, member, agent, problem }: AgentProps) {
           value={problem?.name ?? agent.agent}
           hint={NAME_HINT}
           error={problem?.message}
-          pattern={NAME_INPUT_PATTERN}
-          maxLength={NAME_LENGTH_MAX}
           required
           mono
         />
@@ -176,7 +178,7 @@ function Rename({ request, member, agent, problem }: AgentProps) {
 
 function Delete({ request, member, agent }: AgentProps) {
   return (
-    <Section title="Delete" lead="Ends everything of this agent at once. This cannot be undone here.">
+    <Section title="Delete" lead="Ends everything of this agent at once. This cannot be undone.">
       <Confirm
         summary={`Delete ${agent.agent}`}
         button="Delete now"
@@ -186,10 +188,12 @@ function Delete({ request, member, agent }: AgentProps) {
         <ul>
           <li>{describeTokens(agent)}</li>
           <li>{describeMail(agent)}</li>
-          <li>
-            What it has sent stays with those who got it, and so does its name: another agent can be called{' '}
-            <code>{agent.agent}</code> only when those messages are gone.
-          </li>
+          {agent.last_seen_at !== null && (
+            <li>
+              What it has sent stays with those who got it, and so does its name: another agent can be called{' '}
+              <code>{agent.agent}</code> only when those messages are gone.
+            </li>
+          )}
         </ul>
       </Confirm>
     </Section>

@@ -16,7 +16,7 @@ import {
   State,
   Table,
 } from '../components/index.ts'
-import { count, isAdmin, NAME_HINT, NAME_INPUT_PATTERN, NAME_LENGTH_MAX } from './words.ts'
+import { count, isAdmin, NAME_HINT } from './words.ts'
 
 /** So many are found without a search. */
 const FEW = 12
@@ -37,6 +37,8 @@ export function AgentsPage(props: AgentsProps) {
   const { request, member, agents } = props
   const frame = { request, namespace: member, tab: 'agents' as const }
   const isWhole = props.q === '' && props.isFirstPage
+  // The answer to a form is the whole list again, wherever the form stood.
+  const livePage = props.problem ? { ...request.page, path: listPath(props) } : request.page
   if (isWhole && agents.length === 0) {
     return (
       <Layout {...frame} title="Agents">
@@ -47,7 +49,7 @@ export function AgentsPage(props: AgentsProps) {
   return (
     <Layout {...frame} title="Agents" action={isAdmin(member) && <Add {...props} />}>
       {(!isWhole || agents.length > FEW) && <Search {...props} />}
-      <Live name="list" page={request.page} events={`/n/${member.namespace}/events`}>
+      <Live name="list" page={livePage} events={`/n/${member.namespace}/events`}>
         <AgentTable {...props} />
       </Live>
       <Pager next={pagePath(props)} first={props.isFirstPage ? null : listPath(props)} />
@@ -106,8 +108,6 @@ function AddAgent({ request, member, problem }: AgentsProps) {
         value={problem?.name ?? ''}
         hint={NAME_HINT}
         error={problem?.message}
-        pattern={NAME_INPUT_PATTERN}
-        maxLength={NAME_LENGTH_MAX}
         placeholder="backend"
         required
         mono

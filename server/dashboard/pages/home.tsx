@@ -1,9 +1,7 @@
 import type { FastifyRequest } from 'fastify'
 import type { MyNamespace } from '../../domain/namespaces.ts'
 import { Button, Empty, Field, Form, Layout, Notice, Section, State } from '../components/index.ts'
-
-/** The pattern of server/domain/names.ts, for the browser to check while typing. */
-const NAME = '[a-z0-9]([a-z0-9._\\-]{0,38}[a-z0-9])?'
+import { NAME_HINT } from './words.ts'
 
 export interface HomeProps {
   request: FastifyRequest
@@ -65,10 +63,8 @@ function NewNamespace({ request, problem, isFirst }: HomeProps & { isFirst?: boo
         name="name"
         label="Name"
         value={problem?.name ?? ''}
-        hint="a-z, 0-9, dot, hyphen and underscore, up to 40 characters"
+        hint={NAME_HINT}
         error={problem?.message}
-        pattern={NAME}
-        maxLength={40}
         placeholder="acme"
         required
         mono

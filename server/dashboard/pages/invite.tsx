@@ -22,9 +22,10 @@ const ROLES: Record<MemberRole, string> = {
 export function InvitePage(props: InviteProps) {
   const { request, invite } = props
   const { page } = request
+  const hasField = !page.isSignedIn && !props.isHosted
   return (
     <Layout request={request} title={`Join ${invite.namespace}`} width="narrow">
-      {props.problem && (
+      {props.problem && !hasField && (
         <Notice kind="bad">
           <p>{props.problem}</p>
         </Notice>
@@ -70,9 +71,8 @@ function InviteForm(props: InviteProps) {
         label="Your name"
         hint={`So the others in ${invite.namespace} know you.`}
         value={props.name ?? ''}
-        error={undefined}
+        error={props.problem}
         required
-        maxLength={60}
         autocomplete="name"
       />
       <Button kind="primary">Join</Button>

@@ -86,7 +86,7 @@ export function ConfirmLogin(props: {
     <Layout request={request} title="Sign in" width="narrow">
       <div class="panel">
         <p class="who">
-          You will be <Text value={link.person} inline />
+          You will be signed in as <Text value={link.person} inline /> on this device.
         </p>
         {page.isSignedIn && (
           <p>

@@ -17,14 +17,14 @@ export function NewInvitePage({ request, member, invite, role }: NewInviteProps)
     <Layout request={request} namespace={member} tab="members" title={`Invite for ${withArticle(role)}`}>
       <Secret
         value={`${origin}/invite/${invite.code}`}
-        label="Send this link to one person. It is shown this once, and whoever opens it first comes in."
+        label="Send this link to one person. It is shown this once, and whoever joins with it first comes in."
       />
       <p class="soft secret-facts">
         It works once and ends <Time at={invite.expires_at} now={now} />. Until somebody has used it, you can revoke it
         on the page of members.
       </p>
       <div class="actions below">
-        <ButtonLink href={`/n/${member.namespace}/members`}>Done: to the members</ButtonLink>
+        <ButtonLink href={`/n/${member.namespace}/members`}>To the members</ButtonLink>
       </div>
     </Layout>
   )

@@ -42,11 +42,11 @@ export function NewTokenPage(props: NewTokenProps) {
       <Live name="hello" page={live} events={`/n/${member.namespace}/events`} everySeconds={3}>
         <TokenHello agent={agent} token={null} now={page.now} />
       </Live>
-      <Section title={`Connect ${created.agent}`} lead="In the folder of its project, one of these:">
+      <Section title={`Connect ${created.agent}`} lead="Choose its client, and go through the lines in their order.">
         <Snippets url={page.origin} token={created.token} />
       </Section>
       <div class="actions below">
-        <ButtonLink href={path}>Done: to {created.agent}</ButtonLink>
+        <ButtonLink href={path}>Go to {created.agent}</ButtonLink>
       </div>
     </Layout>
   )

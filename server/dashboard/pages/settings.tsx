@@ -3,7 +3,7 @@ import type { Limits } from '../../config.ts'
 import type { Member } from '../../db/scope.ts'
 import type { NamespaceDetails } from '../../domain/namespaces.ts'
 import { Button, Confirm, Facts, Field, Form, Layout, Notice, Section, State, Time } from '../components/index.ts'
-import { count, formatNumber, isAdmin, isOwner, NAME_HINT, NAME_INPUT_PATTERN, NAME_LENGTH_MAX } from './words.ts'
+import { count, formatNumber, isAdmin, isOwner, NAME_HINT } from './words.ts'
 
 /** Beyond this many messages nobody counts on. */
 const MESSAGES_COUNTED_MAX = 100_000
@@ -31,6 +31,9 @@ export function SettingsPage(props: SettingsProps) {
       <Pause {...props} />
       {isAdmin(member) && <Rename {...props} />}
       <Limitations {...props} />
+      <Section title="About">
+        <Facts facts={[['Founded', <Time at={props.details.created_at} now={request.page.now} />]]} />
+      </Section>
       {isOwner(member) && <Delete {...props} />}
     </Layout>
   )
@@ -100,8 +103,6 @@ function Rename({ request, member, problem }: SettingsProps) {
           value={problem?.name ?? member.namespace}
           hint={NAME_HINT}
           error={problem?.message}
-          pattern={NAME_INPUT_PATTERN}
-          maxLength={NAME_LENGTH_MAX}
           required
           mono
         />
@@ -112,8 +113,7 @@ function Rename({ request, member, problem }: SettingsProps) {
 }
 
 /** Names of the limits, for those who choose them. */
-function Limitations({ retentionDays, limits, details, request }: SettingsProps) {
-  const { now } = request.page
+function Limitations({ retentionDays, limits }: SettingsProps) {
   const perSecond = limits.sendPerSecond
   const pace = perSecond >= 1 ? `${perSecond} a second` : `one every ${Math.round(1 / perSecond)} s`
   return (
@@ -126,7 +126,6 @@ function Limitations({ retentionDays, limits, details, request }: SettingsProps)
           ['Unread in an inbox', `up to ${count(limits.newPerRecipientMax, 'message')}`],
           ['Recipients in a list', `up to ${formatNumber(limits.recipientsMax)}`],
           ['Connections of a token', `up to ${formatNumber(limits.connectionsPerTokenMax)}`],
-          ['Founded', <Time at={details.created_at} now={now} />],
         ]}
       />
     </Section>

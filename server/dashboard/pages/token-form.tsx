@@ -2,7 +2,6 @@ import { randomUUID } from 'node:crypto'
 import type { FastifyRequest } from 'fastify'
 import type { Member } from '../../db/scope.ts'
 import { Button, Choice, Field, Form, Notice } from '../components/index.ts'
-import { NAME_LENGTH_MAX } from './words.ts'
 
 const DAY_SECONDS = 86_400
 
@@ -50,15 +49,7 @@ export function TokenForm({ request, member, agents, values, problem }: TokenFor
         </Notice>
       )}
       {agents === null ? (
-        <Field
-          name="agent"
-          label="Agent"
-          value={values.agent}
-          error={errorOf('agent')}
-          maxLength={NAME_LENGTH_MAX}
-          required
-          mono
-        />
+        <Field name="agent" label="Agent" value={values.agent} error={errorOf('agent')} required mono />
       ) : (
         <Choice name="agent" label="Agent" options={agents.map(toOption)} value={values.agent} />
       )}
@@ -68,10 +59,15 @@ export function TokenForm({ request, member, agents, values, problem }: TokenFor
         value={values.label}
         hint="Where it will be used, such as lap-3 or CI: how you will know it again."
         error={errorOf('label')}
-        maxLength={80}
         required
       />
-      <Choice name="life" label="Ends after" options={LIVES} value={values.life} />
+      <Choice
+        name="life"
+        label="Ends after"
+        options={LIVES}
+        value={values.life}
+        hint="When it ends, the agent is disconnected until it gets another one."
+      />
       <div class="actions">
         <Button kind="primary">Create token</Button>
       </div>

@@ -14,6 +14,9 @@ export interface Snippet {
   /** For ids and fragments of addresses. */
   id: string
   client: string
+  /** Where the lines alone would not do, in a sentence above them. */
+  note?: string
+  /** In their order; those that are instead of another come last. */
   steps: SnippetStep[]
 }
 
@@ -25,7 +28,12 @@ export interface SnippetStep {
   file: string | null
   /** The text holds the token: it is not for git, and not for a screen that others see. */
   isSecret: boolean
+  /** In the place of another step, so it has no number. */
+  isInstead?: true
 }
+
+/** The plugin's folder is on the reader's machine: the server knows nothing of it. */
+const CLONE = '/path/to/patchcord'
 
 /** The command that checks the token before it writes anything, and that also lets the listener act for this agent. */
 export function connectCommand({ url }: Pick<SnippetInput, 'url'>): string {
@@ -38,46 +46,60 @@ export function listSnippets(input: SnippetInput): Snippet[] {
 }
 
 function claudeCode({ url, token }: SnippetInput): Snippet {
+  return {
+    id: 'claude-code',
+    client: 'Claude Code',
+    note: 'The patchcord command comes from npm link in a clone of Patchcord, as its README says. Without the plugin of line 1 the agent is online, but nothing wakes it.',
+    steps: [
+      command(
+        `Once per machine: the plugin, with ${CLONE} as the folder of your clone.`,
+        `claude plugin marketplace add ${CLONE} && claude plugin install patchcord@patchcord`,
+      ),
+      command(
+        'In the project: asks for the token, checks it, writes .mcp.json, keeps that out of git, lets the listener wake this session, and allows the tools of Patchcord.',
+        `${connectCommand({ url })} --allow`,
+      ),
+      command('There, too: start Claude Code, and allow the server “patchcord” when it asks.', 'claude'),
+      ...claudeCodeByHand({ url, token }),
+    ],
+  }
+}
+
+/** For who would rather not run line 2; only `connect` records which agents the listener may act for. */
+function claudeCodeByHand({ url, token }: SnippetInput): SnippetStep[] {
   const entry = { type: 'http', url: endpointOf(url), headers: { Authorization: bearer(token) } }
   // One command, since `read` would take a second line that is pasted with it for the token. In single quotes, so that the shell leaves the variable to Claude Code: the token is no argument that `ps` shows.
   const header = quoteShell(`Authorization: Bearer \${${TOKEN_VARIABLE}}`)
   const add = `claude mcp add --scope project --transport http patchcord ${quoteShell(endpointOf(url))} \\\n  --header ${header}`
-  return {
-    id: 'claude-code',
-    client: 'Claude Code',
-    steps: [
-      {
-        say: 'Asks for the token, checks it, writes .mcp.json, keeps that out of git, and lets the listener wake this session.',
-        text: connectCommand({ url }),
-        file: null,
-        isSecret: false,
-      },
-      fileStep('Or by hand: this holds the token, so keep it out of git.', '.mcp.json', token, {
-        mcpServers: { patchcord: entry },
-      }),
-      {
-        say: 'Or with the token in a variable, for an .mcp.json that may be committed. Run this, paste the token, which is not shown, press Enter, and start claude in the same terminal.',
-        text: `read -rs ${TOKEN_VARIABLE} && export ${TOKEN_VARIABLE} && \\\n  ${add}`,
-        file: null,
-        isSecret: false,
-      },
-    ],
-  }
+  const byHand = fileStep(
+    'By hand, for the tools only, since nothing wakes it then: this holds the token, so keep it out of git.',
+    '.mcp.json',
+    token,
+    { mcpServers: { patchcord: entry } },
+  )
+  const inVariable = command(
+    'For the tools only, with the token in a variable, for an .mcp.json that may be committed. Run this, paste the token, which is not shown, press Enter, and start claude in the same terminal.',
+    `read -rs ${TOKEN_VARIABLE} && export ${TOKEN_VARIABLE} && \\\n  ${add}`,
+  )
+  return [
+    { ...byHand, isInstead: true },
+    { ...inVariable, isInstead: true },
+  ]
 }
 
 function codex({ url, token }: SnippetInput): Snippet {
   return {
     id: 'codex',
     client: 'Codex',
+    note: 'The patchcord command comes from npm link in a clone of Patchcord, as its README says. Without the plugin of line 1 the agent is online, but nothing wakes it.',
     steps: [
+      command(
+        `Once per machine: the plugin, with ${CLONE} as the folder of your clone.`,
+        `codex plugin marketplace add ${CLONE} && codex plugin add patchcord@patchcord`,
+      ),
+      command('In the project: asks for the token, for the listener and the hooks.', connectCommand({ url })),
       {
-        say: 'Asks for the token: for the listener and the hooks.',
-        text: connectCommand({ url }),
-        file: null,
-        isSecret: false,
-      },
-      {
-        say: 'And this for the tools. It holds the token, so keep it out of git. Codex reads it in folders that it trusts; review the hooks with /hooks.',
+        say: 'And this for the tools. It holds the token, so keep it out of git. Codex reads it in folders that it trusts.',
         text: [
           '[mcp_servers.patchcord]',
           `url = ${JSON.stringify(endpointOf(url))}`,
@@ -86,6 +108,10 @@ function codex({ url, token }: SnippetInput): Snippet {
         file: '.codex/config.toml',
         isSecret: token !== null,
       },
+      command(
+        'There, too: start Codex, and review the hooks: it skips those that it does not trust, in silence.',
+        '/hooks',
+      ),
     ],
   }
 }
@@ -119,6 +145,10 @@ function openCode({ url, token }: SnippetInput): Snippet {
   const say = `This holds the token, so keep it out of git; or write {env:${TOKEN_VARIABLE}} in its place and set that where opencode is started.`
   const step = fileStep(say, 'opencode.json', token, { mcp: { patchcord: entry } })
   return { id: 'opencode', client: 'OpenCode', steps: [step] }
+}
+
+function command(say: string, text: string): SnippetStep {
+  return { say, text, file: null, isSecret: false }
 }
 
 function fileStep(say: string, file: string, token: string | null, json: unknown): SnippetStep {

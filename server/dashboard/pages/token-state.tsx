@@ -12,7 +12,8 @@ export function stateOf(token: TokenCard, now: Date): TokenStateName {
 }
 
 /** `active · last used 3 min ago · ends in 29 days`: the state in words, with its evidence. */
-export function TokenState({ token, now }: { token: TokenCard; now: Date }) {
+export function TokenState(props: { token: TokenCard; now: Date; isReplaced?: boolean }) {
+  const { token, now, isReplaced = false } = props
   const state = stateOf(token, now)
   return (
     <span class="reach">
@@ -38,18 +39,20 @@ export function TokenState({ token, now }: { token: TokenCard; now: Date }) {
         ) : (
           'never used'
         )}
-        <End token={token} state={state} now={now} />
+        <End token={token} state={state} now={now} isReplaced={isReplaced} />
       </span>
     </span>
   )
 }
 
-function End({ token, state, now }: { token: TokenCard; state: TokenStateName; now: Date }) {
+function End(props: { token: TokenCard; state: TokenStateName; now: Date; isReplaced: boolean }) {
+  const { token, state, now, isReplaced } = props
   if (state === 'revoked') return null
   if (token.expires_at === null) return <> · never ends</>
   return (
     <>
-      {state === 'expired' ? ' · ended ' : ' · ends '}
+      {isReplaced ? ' · replaced, ' : ' · '}
+      {state === 'expired' ? 'ended ' : 'ends '}
       <Time at={token.expires_at} now={now} />
     </>
   )

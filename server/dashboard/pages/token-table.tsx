@@ -12,12 +12,15 @@ interface TokenTableProps {
   tokens: TokenCard[]
   /** Its name need not be said in each row. */
   isOfOneAgent?: boolean
+  /** The agent whose tokens are looked at, where a change comes back to; empty for all. */
+  filterAgent: string
 }
 
 /** Tokens with their state, and for admins what can be done to each. */
 export function TokenTable(props: TokenTableProps) {
   const { request, member, isOfOneAgent } = props
   const { now } = request.page
+  const replaced = new Set(props.tokens.filter((token) => token.revoked_at === null).map((token) => token.rotated_from))
   const rows = props.tokens.map((token) => ({
     key: token.id,
     cells: [
@@ -29,7 +32,7 @@ export function TokenTable(props: TokenTableProps) {
               {token.agent}
             </a>,
           ]),
-      <TokenState token={token} now={now} />,
+      <TokenState token={token} isReplaced={replaced.has(token.id)} now={now} />,
       <Time at={token.created_at} now={now} />,
       ...(isAdmin(member) ? [<Actions {...props} token={token} />] : []),
     ],
@@ -44,7 +47,7 @@ export function TokenTable(props: TokenTableProps) {
   return <Table caption="Tokens, the newest first" columns={columns} rows={rows} />
 }
 
-function Actions({ request, member, token }: TokenTableProps & { token: TokenCard }) {
+function Actions({ request, member, token, filterAgent }: TokenTableProps & { token: TokenCard }) {
   const { csrf, now } = request.page
   const state = stateOf(token, now)
   if (state === 'revoked' || state === 'expired') return null
@@ -81,6 +84,7 @@ function Actions({ request, member, token }: TokenTableProps & { token: TokenCar
         label={`Revoke ${name}`}
         action={`${path}/revoke`}
         csrf={csrf}
+        fields={{ filter: filterAgent }}
         group="actions"
       >
         <p>

@@ -6,7 +6,7 @@ import { Filters } from '../components/filters.tsx'
 import { ButtonLink, Choice, Empty, Field, Layout, Notice, Pager } from '../components/index.ts'
 import { TokenForm, type TokenFormProps } from './token-form.tsx'
 import { TokenTable } from './token-table.tsx'
-import { isAdmin, NAME_LENGTH_MAX } from './words.ts'
+import { isAdmin } from './words.ts'
 
 export const TOKEN_STATES = [
   { value: 'active', label: 'active' },
@@ -39,6 +39,8 @@ export interface TokensProps {
 export function TokensPage(props: TokensProps) {
   const { request, member, tokens, notice } = props
   const isEmpty = tokens.length === 0 && props.isFirstPage
+  // Who came to make a token has filtered nothing; the agent in the address is the form's.
+  const isFormAlone = isEmpty && props.isCreating && props.hasAgents && isAdmin(member)
   return (
     <Layout request={request} namespace={member} tab="tokens" title="Tokens" action={<Create {...props} />}>
       {notice && (
@@ -46,8 +48,12 @@ export function TokensPage(props: TokensProps) {
           <p>{notice.message}</p>
         </Notice>
       )}
-      {(!isEmpty || isFiltered(props.filter)) && <FilterForm {...props} />}
-      {isEmpty ? <NoTokens {...props} /> : <TokenTable request={request} member={member} tokens={tokens} />}
+      {(!isEmpty || (isFiltered(props.filter) && !isFormAlone)) && <FilterForm {...props} />}
+      {isEmpty ? (
+        !isFormAlone && <NoTokens {...props} />
+      ) : (
+        <TokenTable request={request} member={member} tokens={tokens} filterAgent={props.filter.agent} />
+      )}
       <Pager next={pathOf(props, props.next)} first={props.isFirstPage ? null : pathOf(props, '')} />
     </Layout>
   )
@@ -75,15 +81,7 @@ function pathOf({ member, filter }: TokensProps, before: string | null): string 
 function FilterForm({ member, filter }: TokensProps) {
   return (
     <Filters action={`/n/${member.namespace}/tokens`} label="Filter tokens" isFiltered={isFiltered(filter)}>
-      <Field
-        id="filter-agent"
-        name="agent"
-        label="Agent"
-        type="search"
-        value={filter.agent}
-        maxLength={NAME_LENGTH_MAX}
-        mono
-      />
+      <Field id="filter-agent" name="agent" label="Agent" type="search" value={filter.agent} mono />
       <Choice id="filter-state" name="state" label="State" options={TOKEN_STATES} value={filter.state} />
       <Field id="filter-q" name="q" label="Text in the label" type="search" value={filter.q} maxLength={80} />
     </Filters>

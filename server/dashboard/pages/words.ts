@@ -1,9 +1,7 @@
 import type { Member, MemberRole } from '../../db/scope.ts'
 
-/** The pattern of server/domain/names.ts, for the browser to check while typing. */
-export const NAME_INPUT_PATTERN = String.raw`[a-z0-9]([a-z0-9._\-]{0,38}[a-z0-9])?`
-export const NAME_LENGTH_MAX = 40
-export const NAME_HINT = 'a-z, 0-9, dot, hyphen, underscore; 40 at most'
+/** Fields of names have neither pattern nor maxlength: the server's sentence says more, and nothing is cut in silence. */
+export const NAME_HINT = 'a-z, 0-9, dot, hyphen, underscore; begins and ends with a letter or digit; 40 at most'
 
 const NUMBERS = new Intl.NumberFormat('en')
 

@@ -19,7 +19,8 @@ export const accountRoutes: FastifyPluginAsync<DashboardDeps> = async (app) => {
       await renamePerson(request.person, { name })
     } catch (error) {
       if (!(error instanceof PatchcordError && error.code === 'invalid')) throw error
-      return await show(request, reply, { problem: { name, message: error.message } }, error.status)
+      const message = [error.message, error.hint].filter(Boolean).join(' ')
+      return await show(request, reply, { problem: { name, message } }, error.status)
     }
     return reply.back('/account', 'Your name is saved.')
   })

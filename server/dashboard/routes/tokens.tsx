@@ -48,7 +48,12 @@ export const tokenRoutes: FastifyPluginAsync<DashboardDeps> = async (app) => {
     const { namespace, id } = request.params
     const { refusal } = await tryForm(revokeMyToken(request.person, { namespace, id }))
     if (!refusal) {
-      return reply.back(`/n/${namespace}/tokens`, 'The token is revoked: what used it is disconnected within a second.')
+      const agent = readText(request, 'filter')
+      const query = agent === '' ? '' : `?${new URLSearchParams({ agent })}`
+      return reply.back(
+        `/n/${namespace}/tokens${query}`,
+        'The token is revoked: what used it is disconnected within a second.',
+      )
     }
     const notice = { title: 'Nothing was changed', message: refusal.message }
     return await showTokens(request, reply, { notice }, refusal.status)

@@ -61,12 +61,22 @@ describe('the snippets of a token', () => {
     ])
   })
 
-  test('the recommended command comes first and has no token in it', () => {
-    for (const id of ['claude-code', 'codex']) {
-      const first = listSnippets({ url, token }).find((snippet) => snippet.id === id)?.steps[0]
-      assert.equal(first?.text, `patchcord connect --server ${url}`)
-      assert.equal(first?.isSecret, false)
+  test('the lines for Claude Code and Codex begin with the plugin, which wakes them, and have no token in them', () => {
+    const lines = (id: string) => {
+      const { note, steps } = listSnippets({ url, token }).find((snippet) => snippet.id === id) ?? { steps: [] }
+      assert.match(note ?? '', /npm link in a clone.*Without the plugin.*online, but nothing wakes it/)
+      return steps.filter((step) => !step.isInstead && !step.isSecret).map(({ text }) => text)
     }
+    assert.deepEqual(lines('claude-code'), [
+      'claude plugin marketplace add /path/to/patchcord && claude plugin install patchcord@patchcord',
+      `patchcord connect --server ${url} --allow`,
+      'claude',
+    ])
+    assert.deepEqual(lines('codex'), [
+      'codex plugin marketplace add /path/to/patchcord && codex plugin add patchcord@patchcord',
+      `patchcord connect --server ${url}`,
+      '/hooks',
+    ])
     assert.equal(connectCommand({ url: "https://h/it's" }), String.raw`patchcord connect --server 'https://h/it'\''s'`)
   })
 
