@@ -6,6 +6,7 @@ import { createPeopleTurns, type Turns } from '../db/turns.ts'
 import { getMe } from '../domain/people.ts'
 import { PatchcordError } from '../errors.ts'
 import { FOR_EVER, serveAssets } from './assets.ts'
+import { describePause } from './components/index.ts'
 import { answerError, wantsPage } from './errors.tsx'
 import { securityHeaders } from './headers.ts'
 import { type DashboardDeps, NOBODY, type Page, type PageContext } from './page.ts'
@@ -97,6 +98,8 @@ function decorate(app: FastifyInstance): void {
     const text = String(await part)
     const etag = `"${createHash('sha256').update(text).digest('base64url').slice(0, 22)}"`
     this.header('etag', etag)
+    const { pausedAt, now } = this.request.page
+    if (pausedAt !== undefined) this.header('x-patchcord-paused', describePause(pausedAt, now) || 'no')
     if (this.request.headers['if-none-match'] === etag) return this.code(304).send()
     return this.type('text/html; charset=utf-8').send(text)
   })
@@ -114,7 +117,14 @@ function prepare(
   // Without them where a request is refused before its cookies are read.
   request.cookies ??= {}
   const secret = readSession(request)
-  request.person = { sql, turns, sessionHash: secret === null ? '' : hashSecret(secret) }
+  request.person = {
+    sql,
+    turns,
+    sessionHash: secret === null ? '' : hashSecret(secret),
+    entered: ({ pausedAt }) => {
+      request.page.pausedAt = pausedAt
+    },
+  }
   reply.connectTo = []
   // Made for the first form of a page: answers without one set no cookie.
   let formSecret: string | undefined

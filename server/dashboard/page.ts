@@ -44,6 +44,8 @@ export interface PageContext {
   flash: string | null
   version: string
   now: Date
+  /** Since when the namespace that this request read is paused, ISO; null: it runs; undefined: it read none. */
+  pausedAt?: string | null
 }
 
 export type Page = HtmlEscapedString | Promise<HtmlEscapedString>

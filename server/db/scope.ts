@@ -166,6 +166,8 @@ export interface PersonScope {
   sessionHash: string
   /** Shares the database out among sessions; without it everything runs at once. */
   turns?: Turns
+  /** Told who came in as a member, and with it how the namespace is now. */
+  entered?: (me: Member) => void
 }
 
 export interface Person {
@@ -231,6 +233,7 @@ export async function asMember<T>(
     inTransaction(scope.sql, async (sql) => {
       const [row] = await sql`select patchcord.enter_member(${scope.sessionHash}, ${namespace}) as answer`
       const me = toMember(row?.answer as EnteredMember)
+      scope.entered?.(me)
       if (RANK[me.role] < RANK[atLeast]) throw forbidden(me.role, atLeast)
       return await work(sql, me)
     }),

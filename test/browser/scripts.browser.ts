@@ -78,6 +78,48 @@ describe('the scripts of the pages', { timeout: 240_000 }, () => {
     await page.getByText('Paused: the server cannot be reached').waitFor({ state: 'hidden' })
   })
 
+  test('the list of agents says by itself that its server is gone', async () => {
+    await at('/n/acme/agents')
+    await page.waitForTimeout(500)
+    const port = Number(new URL(app.url).port)
+    await app.close()
+    await page.getByText('Paused: the server cannot be reached. It is tried again.').waitFor({ timeout: 5_000 })
+    app = await startTestApp(database, { port })
+    await page.getByText('Paused: the server cannot be reached').waitFor({ state: 'hidden' })
+  })
+
+  test('an open page shows that its namespace was paused, and that it runs again', async () => {
+    await at('/n/acme/agents')
+    const setPausedTo = (paused: boolean) =>
+      database.admin`update patchcord.namespaces set paused_at = ${paused ? new Date() : null} where name = 'acme'`
+    const banner = page.getByText('This namespace is paused')
+    await setPausedTo(true)
+    await page.evaluate('dispatchEvent(new Event("online"))')
+    await banner.waitFor()
+    await page.getByText(/^Paused .*An owner or an admin can resume it in Settings\.$/).waitFor()
+    await setPausedTo(false)
+    await page.evaluate('dispatchEvent(new Event("online"))')
+    await banner.waitFor({ state: 'hidden' })
+  })
+
+  test('an open page whose agent has another name now says so, and asks no more', async () => {
+    const rename = (from: string, to: string) =>
+      database.admin`update patchcord.agents set name = ${to} where name = ${from}`
+    await at('/n/acme/agents/alice')
+    await rename('alice', 'alicia')
+    await page.evaluate('dispatchEvent(new Event("online"))')
+    await page.getByText('Paused: this is not here any more, or has another name. Reload the page.').waitFor()
+    await rename('alicia', 'alice')
+    const asked: string[] = []
+    page.on('request', (request) => asked.push(request.url()))
+    await page.evaluate('dispatchEvent(new Event("online"))')
+    await page.waitForTimeout(500)
+    assert.deepEqual(
+      asked.filter((url) => url.includes('fragment=')),
+      [],
+    )
+  })
+
   test('a secret is copied by its button; whoever leaves without having copied it is asked, once', async () => {
     const asked: string[] = []
     page.on('dialog', async (dialog) => {

@@ -28,6 +28,8 @@ describe('the page of activity', () => {
   test('of a namespace in which nothing was said says so', async () => {
     const page = await browser.get('/n/acme/activity')
     assert.match(page.text, /0 in 24 hours.*Nothing was delivered yet.*Everything got through/)
+    assert.match(page.text, /has waited for more than 2 minutes without a listener having told its agent/)
+    assert.match(page.html, /\d\d:00 UTC/)
   })
 
   test('shows messages per hour and how fast they got through, as pictures and as tables of the same numbers', async () => {
@@ -53,10 +55,10 @@ describe('the page of activity', () => {
     assert.deepEqual(numbers.fetched, ['4', '2.5 s', '1 min 25 s', '0', '0', '3', '0', '1', '0', '0'])
     assert.equal((page.html.match(/<svg[^>]* role="img" aria-label="[^"]+/g) ?? []).length, 3)
     assert.doesNotMatch(page.html, / style=/)
-    assert.equal((page.html.match(/<tr><th scope="row">[\w ,]+, \d\d:00<\/th>/g) ?? []).length, 24)
+    assert.equal((page.html.match(/<tr><th scope="row">[\w ,]+, \d\d:00 UTC<\/th>/g) ?? []).length, 24)
     const week = await browser.get('/n/acme/activity?range=7d')
     assert.match(week.text, /5 in 7 days/)
-    assert.equal((week.html.match(/<tr><th scope="row">[\w ,]+, \d\d:00<\/th>/g) ?? []).length, 168)
+    assert.equal((week.html.match(/<tr><th scope="row">[\w ,]+, \d\d:00 UTC<\/th>/g) ?? []).length, 168)
   })
 
   test('lists what expired, was taken back, is held or waits unannounced, each with the way to it', async () => {

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { after, before, describe, test } from 'node:test'
 import { addAgent, listAgentsOf } from '../../server/domain/agents.ts'
+import { setPaused } from '../../server/domain/namespaces.ts'
 import { renewLease } from '../../server/domain/presence.ts'
 import { createToken, hashToken } from '../../server/domain/tokens.ts'
 import { call } from '../helpers/app.ts'
@@ -103,6 +104,31 @@ describe('the pages of agents', () => {
     const list = await browser.get('/n/acme/agents')
     assert.match(list.text, /wakeable · lease renewed just now.* · Claude Code on lap-3/)
     assert.match((await browser.get('/n/acme/agents?fragment=list')).text, /^Agents of acme.*wakeable/)
+  })
+
+  test('while the namespace is paused no agent reads wakeable, and an open page learns of it from any fragment', async () => {
+    const browser = stage.browse(stage.member)
+    const path = '/n/acme/agents?fragment=list'
+    const running = await browser.get(path)
+    assert.equal(running.headers.get('x-patchcord-paused'), 'no')
+    const open = await browser.get('/n/acme/agents')
+    assert.match(open.html, /<div class="notice warn" role="status" data-paused="?(true)?"? hidden/)
+    await setPaused(stage.admin.scope, { namespace: 'acme', paused: true })
+    const paused =
+      /paused · its listener runs · lease renewed .* ago|paused · its listener runs · lease renewed just now/
+    const told =
+      /^Paused (just now|\d+ s ago): nothing is sent, and nobody is woken\. An owner or an admin can resume it in Settings\.$/
+    for (const of of [path, '/n/acme/agents', '/n/acme/agents/backend', '/n/acme/agents/backend?fragment=state']) {
+      const { html, text, headers } = await browser.get(of)
+      assert.match(text, paused, of)
+      assert.match(html, /class="state warn">paused/)
+      assert.doesNotMatch(text, /wakeable/, of)
+      if (of.includes('fragment')) assert.match(headers.get('x-patchcord-paused') ?? '', told)
+    }
+    const etag = running.headers.get('etag') ?? ''
+    await setPaused(stage.admin.scope, { namespace: 'acme', paused: false })
+    const again = await browser.get(path, { 'if-none-match': etag })
+    assert.equal(again.headers.get('x-patchcord-paused'), 'no', `${again.status}`)
   })
 
   test('the part of a page that has not changed is not sent again', async () => {

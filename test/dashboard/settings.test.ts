@@ -72,7 +72,13 @@ describe('the page of settings', () => {
     assert.match(page.text, /No agent of acme can send, and none is woken.*Resume undoes it/)
     const paused = await browser.follow(await submit(browser, page, /pause$/))
     assert.match(paused.text, /This namespace is paused.*Since just now/)
-    assert.match((await browser.get('/n/acme/agents')).text, /This namespace is paused/, 'every page says so')
+    assert.match(paused.text, /nobody is woken\. You can resume it below\./)
+    const elsewhere = (await browser.get('/n/acme/agents')).text
+    assert.match(elsewhere, /This namespace is paused/, 'every page says so')
+    assert.match(elsewhere, /Paused just now: .*An owner or an admin can resume it in Settings\./)
+    const theirs = (await stage.browse(stage.member).get('/n/acme/settings')).text
+    assert.match(theirs, /An owner or an admin can resume it in Settings\./)
+    assert.doesNotMatch(theirs, /You can resume/)
     assert.match((await stage.browse(stage.member).get('/n/acme/settings')).text, /nothing is sent and nobody is woken/)
     const running = await browser.follow(await submit(browser, paused, /pause$/))
     assert.match(running.text, /acme is running again/)

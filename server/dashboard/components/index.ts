@@ -1,6 +1,6 @@
 export { Copy, Secret } from './copy.tsx'
 export { Button, ButtonLink, Choice, Confirm, Field, Form } from './form.tsx'
-export { Layout, type Tab } from './layout.tsx'
+export { describePause, Layout, type Tab } from './layout.tsx'
 export { Live } from './live.tsx'
 export {
   Card,

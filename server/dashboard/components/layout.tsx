@@ -1,10 +1,11 @@
 import type { FastifyRequest } from 'fastify'
 import type { Child, PropsWithChildren } from 'hono/jsx'
-import type { Member } from '../../db/scope.ts'
+import type { Member, MemberRole } from '../../db/scope.ts'
 import { type AssetName, assetPath } from '../assets.ts'
 import type { PageContext, Theme } from '../page.ts'
 import { Notice } from './parts.tsx'
 import { Text } from './text.tsx'
+import { formatRelative } from './time.tsx'
 
 const TABS = {
   agents: 'Agents',
@@ -18,13 +19,15 @@ const TABS = {
 export type Tab = keyof typeof TABS
 
 const THEMES: Record<Theme, string> = { auto: 'Auto', light: 'Light', dark: 'Dark' }
+/** As public/live.js writes it. */
+const PAUSED_TITLE = 'This namespace is paused'
 const SCRIPTS: readonly AssetName[] = ['copy.js', 'live.js', 'secret.js', 'theme.js']
 
 export interface LayoutProps {
   request: Pick<FastifyRequest, 'page'>
   title: string
   /** The namespace that the page belongs to: its name and tabs are shown. */
-  namespace?: Pick<Member, 'namespace' | 'pausedAt'>
+  namespace?: Pick<Member, 'namespace' | 'pausedAt'> & { role?: MemberRole }
   tab?: Tab
   /** Beside the page's heading: its primary action. */
   action?: Child
@@ -55,7 +58,7 @@ export function Layout(props: PropsWithChildren<LayoutProps>) {
               </p>
             </Notice>
           )}
-          {props.namespace?.pausedAt && <Paused />}
+          {props.namespace && <Paused {...props} />}
           {!props.hideTitle && (
             <div class="title">
               <h1>{props.title}</h1>
@@ -136,14 +139,26 @@ function Tabs(props: { namespace: string; tab: Tab | undefined }) {
   )
 }
 
-function Paused() {
+/** Always there: public/live.js shows and hides it, as the fragments say. On Settings the page itself has the switch. */
+function Paused({ namespace, tab, request }: LayoutProps) {
+  const pausedAt = namespace?.pausedAt ?? null
+  const canResume = tab === 'settings' && namespace?.role !== undefined && namespace.role !== 'member'
   return (
-    <Notice kind="warn" title="This namespace is paused">
-      <p>
-        Its agents can read what they have, but nothing is sent and nobody is woken. An admin resumes it in Settings.
-      </p>
-    </Notice>
+    <div class="notice warn" role="status" data-paused hidden={pausedAt === null}>
+      <p class="notice-title">{pausedAt !== null && PAUSED_TITLE}</p>
+      <p>{describePause(pausedAt, request.page.now, canResume)}</p>
+    </div>
   )
+}
+
+/** What stands under the title while a namespace is paused; nothing while it runs. */
+export function describePause(pausedAt: string | null, now: Date, canResume = false): string {
+  if (pausedAt === null) return ''
+  const at = new Date(pausedAt)
+  const relative = formatRelative(at, now)
+  const since = /^\d+ [A-Z]/.test(relative) ? `on ${relative}` : relative
+  const who = canResume ? 'You can resume it below.' : 'An owner or an admin can resume it in Settings.'
+  return `Paused ${since}: nothing is sent, and nobody is woken. ${who}`
 }
 
 function Footer({ page }: { page: PageContext }) {

@@ -139,16 +139,19 @@ export interface Reachable {
 const CLIENTS: Record<string, string> = { 'claude-code': 'Claude Code', codex: 'Codex', listener: 'a listener' }
 
 /** `wakeable · lease renewed 12 s ago · Claude Code on lap-3`: the state in words, with its evidence. */
-export function Reach(props: { agent: Reachable; now: Date }) {
+export function Reach(props: { agent: Reachable; now: Date; isPaused?: boolean }) {
   const { agent, now } = props
+  // Nobody is woken in a paused namespace, whatever listens.
+  const isPaused = props.isPaused === true && agent.reach === 'wakeable'
   const kind = { wakeable: 'good', online: 'warn', offline: 'off' } as const
   const place = [agent.client && (CLIENTS[agent.client] ?? agent.client), agent.machine && `on ${agent.machine}`]
     .filter(Boolean)
     .join(' ')
   return (
     <span class="reach">
-      <State kind={kind[agent.reach]}>{agent.reach}</State>
+      <State kind={isPaused ? 'warn' : kind[agent.reach]}>{isPaused ? 'paused' : agent.reach}</State>
       <span class="evidence">
+        {isPaused && ' · its listener runs'}
         {describeEvidence(agent, now)}
         {agent.state === 'busy' && agent.reach !== 'offline' && ' · busy'}
         {place && ` · ${place}`}

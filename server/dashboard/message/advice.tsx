@@ -48,7 +48,10 @@ function adviseOnNew(message: MessageStory, recipient: RecipientStory, now: Date
     }
   }
   if (message.paused_at !== null) {
-    return { kind: 'warn', text: 'The namespace is paused: nobody is woken until an admin resumes it in Settings.' }
+    return {
+      kind: 'warn',
+      text: 'The namespace is paused: nobody is woken until an owner or an admin resumes it in Settings.',
+    }
   }
   if (heldUntil !== null) {
     const until = new Date(heldUntil)

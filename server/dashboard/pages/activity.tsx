@@ -78,7 +78,7 @@ function Hours({ activity, range }: ActivityProps) {
           <caption class="sr">Messages per hour</caption>
           <thead>
             <tr>
-              <th scope="col">Hour (UTC)</th>
+              <th scope="col">Hour</th>
               <th scope="col" class="number">
                 Messages
               </th>
@@ -98,11 +98,11 @@ function Hours({ activity, range }: ActivityProps) {
   )
 }
 
-/** `Mon 30 Nov, 14:00` */
+/** `Mon 30 Nov, 14:00 UTC` */
 function formatHour(hour: string): string {
   const at = new Date(hour)
   const day = at.toLocaleDateString('en-GB', { weekday: 'short', day: 'numeric', month: 'short', timeZone: 'UTC' })
-  return `${day}, ${at.toISOString().slice(11, 16)}`
+  return `${day}, ${at.toISOString().slice(11, 16)} UTC`
 }
 
 /** Of a day every sixth hour, of a week each day. */
@@ -111,7 +111,7 @@ function listTicks(hours: ActivityOf['hours'], range: ActivityRange): string[] {
   const ticks = hours.filter((_, index) => index % every === 0).map(({ hour }) => new Date(hour))
   return ticks.map((at) =>
     range === '24h'
-      ? at.toISOString().slice(11, 16)
+      ? `${at.toISOString().slice(11, 16)} UTC`
       : at.toLocaleDateString('en-GB', { weekday: 'short', day: 'numeric', timeZone: 'UTC' }),
   )
 }
@@ -225,7 +225,10 @@ function Events(props: { events: readonly ActivityEvent[]; namespace: string; no
   if (events.length === 0) {
     return (
       <Empty title="Everything got through" level={3}>
-        <p>No message has expired, was taken back, is held, or waits for an agent without a listener.</p>
+        <p>
+          No message has expired, was taken back, is held by the loop budget, or has waited for more than 2 minutes
+          without a listener having told its agent.
+        </p>
       </Empty>
     )
   }

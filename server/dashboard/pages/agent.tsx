@@ -77,7 +77,7 @@ export function AgentState({ request, agent, member }: Pick<AgentProps, 'request
   const { now } = request.page
   return (
     <div class="agent-state">
-      <Reach agent={agent} now={now} />
+      <Reach agent={agent} now={now} isPaused={member.pausedAt !== null} />
       <Facts
         facts={[
           ['Address', <code>{`${agent.agent}@${member.namespace}`}</code>],

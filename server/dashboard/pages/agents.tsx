@@ -140,7 +140,7 @@ export function AgentTable({ request, member, agents, q }: Pick<AgentsProps, 're
       <a class="mono" href={`/n/${member.namespace}/agents/${agent.agent}`}>
         {agent.agent}
       </a>,
-      <Reach agent={agent} now={request.page.now} />,
+      <Reach agent={agent} now={request.page.now} isPaused={member.pausedAt !== null} />,
       <Mail agent={agent} />,
       <Tokens agent={agent} member={member} />,
     ],

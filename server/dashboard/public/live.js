@@ -8,6 +8,22 @@ const UNSETTLED_MS = [1_000, 2_000, 4_000, 8_000, 15_000]
 /** Who has scrolled down by more than this reads something further below. */
 const TOP_PX = 120
 
+/** @type {Record<number, string>} Answers after which trying again helps nobody. */
+const OVER = {
+  403: 'Paused: you may not see this any more. Reload the page.',
+  404: 'Paused: this is not here any more, or has another name. Reload the page.',
+}
+
+/** The banner of a paused namespace, as the newest answer says. @param {string | null} text */
+function showPause(text) {
+  const banner = document.querySelector('[data-paused]')
+  const [title, line] = banner?.children ?? []
+  if (!(banner instanceof HTMLElement) || !title || !line || text === null) return
+  banner.hidden = text === 'no'
+  title.textContent = banner.hidden ? '' : 'This namespace is paused'
+  line.textContent = banner.hidden ? '' : text
+}
+
 /** @param {HTMLElement} part */
 function keep(part) {
   const { live: url = '', events, every = '20', rows } = part.dataset
@@ -17,6 +33,7 @@ function keep(part) {
   let timer
   let mark = markOf(part)
   let looks = 0
+  let isOver = false
   const announcer = rows === undefined ? null : createAnnouncer(part, rows)
 
   /** @param {string} text */
@@ -46,7 +63,7 @@ function keep(part) {
   }
 
   async function refresh() {
-    if (document.hidden) return
+    if (document.hidden || isOver) return
     if (isInUse()) {
       say('Paused while you read or write here.')
       schedule(RETRY_MS)
@@ -59,9 +76,18 @@ function keep(part) {
       say('Paused: you are signed out. Reload the page to sign in.')
       return
     }
-    if (!answer || (!answer.ok && answer.status !== 304))
+    if (answer !== null && answer.status in OVER) {
+      isOver = true
+      say(OVER[answer.status] ?? '')
+      return
+    }
+    if (!answer || (!answer.ok && answer.status !== 304)) {
       say('Paused: the server cannot be reached. It is tried again.')
-    else if (answer.status === 304) say('')
+      schedule(RETRY_MS)
+      return
+    }
+    showPause(answer.headers.get('x-patchcord-paused'))
+    if (answer.status === 304) say('')
     else await take(answer)
     scheduleNext()
   }
@@ -175,6 +201,8 @@ function listen(url, tell) {
   sources.set(url, source)
   source.addEventListener('message', tell)
   source.addEventListener('open', tell)
+  // Of a server that is gone: the next fetch says so at once.
+  source.addEventListener('error', tell)
 }
 
 addEventListener('pagehide', () => {
