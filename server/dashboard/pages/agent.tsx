@@ -117,7 +117,7 @@ function ConnectFirst(props: AgentProps) {
 function ConnectAgain(props: AgentProps) {
   return (
     <Section title="Connect it again" lead="With a token of this agent at hand, in the folder of its project:">
-      <Copy text={connectCommand({ url: props.request.page.origin })} />
+      <Copy text={`${connectCommand({ url: props.request.page.origin })} --replace`} />
       <Clients {...props} />
     </Section>
   )
