@@ -6,6 +6,8 @@ import { type MessageState, toSteps } from './delivery.ts'
 import { type ListedMessage, readMessages } from './message-list.ts'
 
 const RECIPIENTS_PAGE = 50
+const ANSWERS_MAX = 20
+const LOOKED_AT_MAX = 200
 
 /** One recipient of a message and how far it got there. */
 export interface RecipientStory {
@@ -30,7 +32,9 @@ export interface MessageStory extends ListedMessage {
   /** `after` of the next page of recipients; null: there is none. */
   next: string | null
   /** What it answers. */
-  about: { id: string; from: string; sent_at: string } | null
+  about: ListedMessage | null
+  /** What its recipients answered, oldest first, 20 at most. */
+  answers: ListedMessage[]
 }
 
 export interface GetMessageStory {
@@ -52,14 +56,34 @@ export async function getMessageStory(scope: PersonScope, input: GetMessageStory
       stories: stories.slice(0, RECIPIENTS_PAGE),
       next: stories.length > RECIPIENTS_PAGE ? (stories[RECIPIENTS_PAGE - 1]?.agent ?? null) : null,
       about: await findAbout(sql, message.reply_to),
+      answers: await readAnswers(sql, input.id, stories),
     }
   })
 }
 
 async function findAbout(sql: TransactionSql, id: string | null): Promise<MessageStory['about']> {
   if (id === null) return null
-  const [about] = await readMessages(sql, [id], 0)
-  return about ? { id, from: about.from, sent_at: about.sent_at } : null
+  const [about] = await readMessages(sql, [id], null)
+  return about ?? null
+}
+
+/** By the index of a sender's messages: at most so many of what each of the first recipients wrote since. */
+async function readAnswers(sql: TransactionSql, id: string, stories: RecipientStory[]): Promise<ListedMessage[]> {
+  const rows = await sql`
+    select x.id from (
+      select m.to_agent_uuid, m.sent_at from patchcord.agent_messages m where m.id = ${id}
+      order by m.to_agent_uuid limit ${RECIPIENTS_PAGE}
+    ) m cross join lateral (
+      select s.id, s.sent_at, s.reply_to from patchcord.agent_messages s
+      where s.from_agent_uuid = m.to_agent_uuid and s.sent_at >= m.sent_at
+      order by s.sent_at limit ${LOOKED_AT_MAX}
+    ) x
+    where x.reply_to = ${id} group by x.id order by min(x.sent_at) limit ${ANSWERS_MAX}`
+  // The first answer of each is known from its delivery, however much was written before it.
+  const known = stories.flatMap(({ answer_id: answerId }) => answerId ?? [])
+  const ids = [...new Set([...known, ...rows.map((row) => row.id as string)])].slice(0, ANSWERS_MAX)
+  const answers = await readMessages(sql, ids, null)
+  return answers.sort((a, b) => Date.parse(a.sent_at) - Date.parse(b.sent_at))
 }
 
 async function readStories(sql: TransactionSql, id: string, after: string): Promise<RecipientStory[]> {

@@ -96,6 +96,17 @@ describe('pages of messages', () => {
     assert.doesNotMatch(page.html, / style=|<script(?! src="\/assets\/)/)
   })
 
+  test('the page of a message shows what was answered, and the page of an answer what it answers', async () => {
+    for (const part of ['', '?fragment=ledger']) {
+      const { text, html } = await owner.get(`/n/acme/messages/${question}${part}`)
+      assert.match(text, /What was answered.*bob answered.*It is, since noon\./)
+      assert.ok(html.includes(`/n/acme/messages/${answered}"`))
+    }
+    const theirs = await owner.get(`/n/acme/messages/${answered}`)
+    assert.match(theirs.text, /What it answers: alice wrote.*Is the pipeline green\?.*It is, since noon\./)
+    assert.doesNotMatch(theirs.text, /What was answered/)
+  })
+
   test('a message that is stuck says what to do: no listener, held by the loop budget, expired, taken back', async () => {
     const { alice, carol } = acme
     const waits = await say(alice, { to: 'carol', content: 'Are you there?' })

@@ -34,6 +34,14 @@ export function Message(props: MessageProps) {
       <div class="message-facts">
         <Facts facts={listFacts(props)} />
       </div>
+      {message.about?.content && (
+        <details class="fold">
+          <summary>What it answers: {message.about.from} wrote</summary>
+          <div class="card message-body">
+            <Text value={message.about.content} />
+          </div>
+        </details>
+      )}
       <div class="card message-body">
         {message.content === null ? (
           <p class="soft">
@@ -70,6 +78,26 @@ export function MessageLedger({ request, namespace, message }: MessageProps) {
           </a>
         </nav>
       )}
+      <Answers request={request} namespace={namespace} message={message} />
+    </>
+  )
+}
+
+function Answers({ request, namespace, message }: MessageProps) {
+  if (message.answers.length === 0) return null
+  return (
+    <>
+      <h3>What was answered</h3>
+      {message.answers.map(({ id, from, sent_at: sentAt, content }) => (
+        <article>
+          <p>
+            <a href={`/n/${namespace}/messages/${id}`}>{from} answered</a> <Time at={sentAt} now={request.page.now} />
+          </p>
+          <div class="card message-body">
+            {content === null ? <p class="soft">Taken back before anybody read it.</p> : <Text value={content} />}
+          </div>
+        </article>
+      ))}
     </>
   )
 }
