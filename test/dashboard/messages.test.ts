@@ -69,6 +69,8 @@ describe('pages of messages', () => {
     assert.equal(page.status, 200)
     assert.match(page.text, /alice → to bob.*Is the pipeline green\?answeredquestion.*build/)
     assert.match(page.html, /<form method="get" action="\/n\/acme\/messages"/)
+    for (const word of ['put off (deferred)', 'taken back (unsent)', 'read, not settled (open)'])
+      assert.ok(page.text.includes(word))
     const found = await owner.get('/n/acme/messages?text=noon&agent=&state=')
     assert.match(found.text, /It is, since noon\./)
     assert.doesNotMatch(found.text, /Is the pipeline green/)

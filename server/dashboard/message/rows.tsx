@@ -77,7 +77,7 @@ function Tags({ namespace, message }: { namespace: string; message: ListedMessag
   if (kind === 'message' && urgency === 'normal' && !thread) return null
   return (
     <p class="message-tags">
-      {kind !== 'message' && <span class="tag">{kind}</span>}
+      {kind !== 'message' && <span class="tag">{kind === 'expired' ? 'notice: expired' : kind}</span>}
       {urgency === 'urgent' && <span class="tag urgent">urgent</span>}
       {urgency === 'fyi' && <span class="tag">fyi</span>}
       {thread && threadId && (

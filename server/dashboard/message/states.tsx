@@ -28,6 +28,11 @@ export const STATE_WORDS: Record<MessageState, string> = {
   expired: 'expired',
 }
 
+/** The same in a choice, with the word of agents and their tools where it is another one. */
+export function nameState(state: MessageState): string {
+  return STATE_WORDS[state] === state ? state : `${STATE_WORDS[state]} (${state})`
+}
+
 export function StateWord({ state }: { state: MessageState }) {
   return <State kind={KINDS[state]}>{STATE_WORDS[state]}</State>
 }

@@ -16,7 +16,7 @@ import {
 } from '../components/index.ts'
 import { FILTERS, listPath, type ReadFilters } from '../message/filters.ts'
 import { MessageRows } from '../message/rows.tsx'
-import { STATE_WORDS } from '../message/states.tsx'
+import { nameState } from '../message/states.tsx'
 import { MessageViews } from '../message/views.tsx'
 
 export interface MessagesProps {
@@ -167,7 +167,7 @@ function FilterForm(props: { path: string; list: MessagePage; read: ReadFilters;
               value={typed.state}
               options={[
                 { value: '', label: 'any' },
-                ...MessageState.options.map((value) => ({ value, label: STATE_WORDS[value] })),
+                ...MessageState.options.map((value) => ({ value, label: nameState(value) })),
               ]}
             />
             <Choice
