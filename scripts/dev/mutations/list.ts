@@ -43,7 +43,7 @@ export const MUTATIONS: Mutation[] = [
     file: 'server/db/scope.ts',
     edits: [
       {
-        from: `  const rows = await inTurn(scope, () => reach(() => call(scope.sql)))
+        from: `  const rows = await inTurn(scope, scope.tokenHash, () => reach(() => call(scope.sql)))
   const outcome = rows[0]?.answer as Outcome
   checkEntrance(outcome)
   if (outcome.wakes) scope.bus.publish(outcome.wakes)

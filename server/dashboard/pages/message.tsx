@@ -86,7 +86,7 @@ export function MessageLedger({ request, namespace, message }: MessageProps) {
 function Answers({ request, namespace, message }: MessageProps) {
   if (message.answers.length === 0) return null
   return (
-    <>
+    <div class="answers">
       <h3>What was answered</h3>
       {message.answers.map(({ id, from, sent_at: sentAt, content }) => (
         <article>
@@ -98,7 +98,7 @@ function Answers({ request, namespace, message }: MessageProps) {
           </div>
         </article>
       ))}
-    </>
+    </div>
   )
 }
 
