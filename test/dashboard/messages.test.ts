@@ -107,7 +107,7 @@ describe('pages of messages', () => {
     const theirs = await owner.get(`/n/acme/messages/${answered}`)
     assert.match(theirs.text, /What it answers: alice wrote.*Is the pipeline green\?.*It is, since noon\./)
     assert.doesNotMatch(theirs.text, /What was answered/)
-    const asked = await say(acme.carol, { to: 'bob', content: 'And the tests?' })
+    const asked = await say(acme.alice, { to: 'bob', content: 'And the tests?' })
     await read(acme.bob)
     const back = await answer(acme.bob, asked, 'A secret by mistake.')
     await acme.bob((scope) => unsendMessage(scope, { message_id: back }))
