@@ -10,7 +10,7 @@ export interface Selection {
  * to be seen on it. Named here is what does not: folders that touch no database or start their own, and those that need one
  * only so that a server answers. A folder that is not named counts as one that does depend on it.
  */
-const WITHOUT_POSTGRES = /^test\/(?:tidy|runner|scripts|dev|faults|plugin|failures|config)[./]/
+const WITHOUT_POSTGRES = /^test\/(?:tidy|runner|scripts|dev|faults|plugin|failures|config|app|main)[./]/
 
 /** And in the other folders, files about sockets, frames, streams, clients or what is refused before the first statement. */
 const NAMES_WITHOUT_POSTGRES: Record<string, string[]> = {
@@ -21,8 +21,8 @@ const NAMES_WITHOUT_POSTGRES: Record<string, string[]> = {
   // What an answer weighs in tokens; that its pages are complete and in order, domain/ shows.
   mcp: ['budgets', 'catch-up', 'connections', 'fence', 'lines', 'streams'],
   http: ['address-limit', 'gate', 'guards', 'log', 'openapi'],
-  // It starts the server as a user does, on the Postgres that comes with it.
-  'end-to-end': ['kill'],
+  // What processes, sockets and two instances do with answers that domain/ and wakes/ see on it; `kill` brings a Postgres of its own.
+  'end-to-end': ['flood', 'instances', 'kill', 'revocation', 'unread'],
 }
 export const FILES_WITHOUT_POSTGRES = Object.entries(NAMES_WITHOUT_POSTGRES).flatMap(([folder, names]) =>
   names.map((name) => `test/${folder}/${name}.test.ts`),
