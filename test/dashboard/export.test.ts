@@ -4,7 +4,7 @@ import { after, before, describe, test } from 'node:test'
 import { createExports } from '../../server/dashboard/message/export.ts'
 import type { ExportedMessage } from '../../server/domain/message-list.ts'
 import { startTestApp, type TestApp } from '../helpers/app.ts'
-import { type Browser, createBrowser } from '../helpers/dashboard.ts'
+import { type Browser, browseAs } from '../helpers/dashboard.ts'
 import { createTestDatabase, type TestDatabase } from '../helpers/database.ts'
 import { seedMessages } from '../helpers/many-messages.ts'
 import { type SeededPerson, signInOperator } from '../helpers/people.ts'
@@ -23,8 +23,7 @@ describe('the export of messages', () => {
     await seedMessages(database.admin, 'other', 50)
     await database.admin`insert into patchcord.namespaces (name) values ('empty')`
     person = await signInOperator(database)
-    browser = createBrowser(app)
-    browser.cookies.set('__Host-patchcord', person.session)
+    browser = browseAs(app, person)
   })
   after(async () => {
     await app?.close()

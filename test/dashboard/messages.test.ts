@@ -3,9 +3,9 @@ import { after, before, describe, test } from 'node:test'
 import { unsendMessage } from '../../server/domain/delivery.ts'
 import { renewLease } from '../../server/domain/presence.ts'
 import { startTestApp, type TestApp } from '../helpers/app.ts'
-import { type Browser, createBrowser, signIn } from '../helpers/dashboard.ts'
+import { type Browser, browseAs, createBrowser, signIn } from '../helpers/dashboard.ts'
 import { createTestDatabase, type TestDatabase } from '../helpers/database.ts'
-import { joinAs, type SeededPerson, signInOperator } from '../helpers/people.ts'
+import { joinAs, signInOperator } from '../helpers/people.ts'
 import { type SeededAgent, seed } from '../helpers/seed.ts'
 import { answer, read, say } from '../helpers/talk.ts'
 
@@ -36,8 +36,8 @@ describe('pages of messages', () => {
     await seed(database, 'evil', ['eve'])
     await seed(database, 'quiet', ['nobody'])
     const operator = await signInOperator(database)
-    owner = browserOf(operator)
-    foreigner = browserOf(await joinAs(database, operator, 'evil', 'owner', 'mallory'))
+    owner = browseAs(app, operator)
+    foreigner = browseAs(app, await joinAs(database, operator, 'evil', 'owner', 'mallory'))
     question = await say(acme.alice, {
       to: 'bob',
       content: 'Is the pipeline green?',
@@ -57,12 +57,6 @@ describe('pages of messages', () => {
     await app?.close()
     await database?.drop()
   })
-
-  function browserOf(person: SeededPerson): Browser {
-    const browser = createBrowser(app)
-    browser.cookies.set('__Host-patchcord', person.session)
-    return browser
-  }
 
   test('the list shows who said what to whom and what became of it, and narrows itself by its address alone', async () => {
     const page = await owner.get('/n/acme/messages')

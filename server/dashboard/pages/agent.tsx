@@ -9,7 +9,6 @@ import {
   Copy,
   Empty,
   Facts,
-  Field,
   Form,
   Layout,
   Live,
@@ -19,10 +18,11 @@ import {
 } from '../components/index.ts'
 import { Mail } from './agents.tsx'
 import { AgentHello } from './hello.tsx'
+import { NameField } from './name-field.tsx'
 import { Snippets } from './snippets.tsx'
 import { connectCommand } from './token-snippets.ts'
 import { TokenTable } from './token-table.tsx'
-import { count, isAdmin, NAME_HINT } from './words.ts'
+import { count, isAdmin } from './words.ts'
 
 export interface AgentProps {
   request: FastifyRequest
@@ -161,15 +161,7 @@ function Rename({ request, member, agent, problem }: AgentProps) {
       lead="Its tokens, messages and history stay with it. Connections under the old name end within a second, and its listeners connect again by themselves; others must write to the new name."
     >
       <Form action={`/n/${member.namespace}/agents/${agent.agent}/rename`} csrf={request.page.csrf} layout="row">
-        <Field
-          name="name"
-          label="New name"
-          value={problem?.name ?? agent.agent}
-          hint={NAME_HINT}
-          error={problem?.message}
-          required
-          mono
-        />
+        <NameField label="New name" value={agent.agent} problem={problem} />
         <Button>Rename</Button>
       </Form>
     </Section>

@@ -16,7 +16,8 @@ import {
   State,
   Table,
 } from '../components/index.ts'
-import { count, isAdmin, NAME_HINT } from './words.ts'
+import { NameField } from './name-field.tsx'
+import { count, isAdmin } from './words.ts'
 
 /** So many are found without a search. */
 const FEW = 12
@@ -102,16 +103,7 @@ function FirstAgent(props: AgentsProps) {
 function AddAgent({ request, member, problem }: AgentsProps) {
   return (
     <Form action={`/n/${member.namespace}/agents`} csrf={request.page.csrf} layout="row">
-      <Field
-        name="name"
-        label="Name of the new agent"
-        value={problem?.name ?? ''}
-        hint={NAME_HINT}
-        error={problem?.message}
-        placeholder="backend"
-        required
-        mono
-      />
+      <NameField label="Name of the new agent" placeholder="backend" problem={problem} />
       <Button kind="primary">Add</Button>
     </Form>
   )

@@ -1,7 +1,7 @@
 import type { FastifyRequest } from 'fastify'
 import type { MyNamespace } from '../../domain/namespaces.ts'
-import { Button, Empty, Field, Form, Layout, Notice, Section, State } from '../components/index.ts'
-import { NAME_HINT } from './words.ts'
+import { Button, Empty, Form, Layout, Notice, Section, State } from '../components/index.ts'
+import { NameField } from './name-field.tsx'
 
 export interface HomeProps {
   request: FastifyRequest
@@ -59,16 +59,7 @@ function FirstNamespace(props: HomeProps) {
 function NewNamespace({ request, problem, isFirst }: HomeProps & { isFirst?: boolean }) {
   return (
     <Form action="/namespaces" csrf={request.page.csrf} layout={isFirst ? 'stack' : 'row'}>
-      <Field
-        name="name"
-        label="Name"
-        value={problem?.name ?? ''}
-        hint={NAME_HINT}
-        error={problem?.message}
-        placeholder="acme"
-        required
-        mono
-      />
+      <NameField label="Name" placeholder="acme" problem={problem} />
       <Button kind="primary">Create namespace</Button>
     </Form>
   )

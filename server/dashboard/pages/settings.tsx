@@ -2,8 +2,9 @@ import type { FastifyRequest } from 'fastify'
 import type { Limits } from '../../config.ts'
 import type { Member } from '../../db/scope.ts'
 import type { NamespaceDetails } from '../../domain/namespaces.ts'
-import { Button, Confirm, Facts, Field, Form, Layout, Notice, Section, State, Time } from '../components/index.ts'
-import { count, formatNumber, isAdmin, isOwner, NAME_HINT } from './words.ts'
+import { Button, Confirm, Facts, Form, Layout, Notice, Section, State, Time } from '../components/index.ts'
+import { NameField } from './name-field.tsx'
+import { count, formatNumber, isAdmin, isOwner } from './words.ts'
 
 /** Beyond this many messages nobody counts on. */
 const MESSAGES_COUNTED_MAX = 100_000
@@ -97,15 +98,7 @@ function Rename({ request, member, problem }: SettingsProps) {
         fields={{ seen: member.namespace }}
         layout="row"
       >
-        <Field
-          name="name"
-          label="Name of the namespace"
-          value={problem?.name ?? member.namespace}
-          hint={NAME_HINT}
-          error={problem?.message}
-          required
-          mono
-        />
+        <NameField label="Name of the namespace" value={member.namespace} problem={problem} />
         <Button>Rename</Button>
       </Form>
     </Section>

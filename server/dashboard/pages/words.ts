@@ -1,7 +1,6 @@
 import type { Member, MemberRole } from '../../db/scope.ts'
 
 /** Fields of names have neither pattern nor maxlength: the server's sentence says more, and nothing is cut in silence. */
-export const NAME_HINT = 'a-z, 0-9, dot, hyphen, underscore; begins and ends with a letter or digit; 40 at most'
 
 const NUMBERS = new Intl.NumberFormat('en')
 

@@ -9,10 +9,12 @@ const UNSETTLED_MS = [1_000, 2_000, 4_000, 8_000, 15_000]
 const TOP_PX = 120
 
 /** @type {Record<number, string>} Answers after which trying again helps nobody. */
-const OVER = {
+const IN_VAIN = {
+  401: 'Paused: you are signed out. Reload the page to sign in.',
   403: 'Paused: you may not see this any more. Reload the page.',
   404: 'Paused: this is not here any more, or has another name. Reload the page.',
 }
+const UNREACHABLE = 'Paused: the server cannot be reached. It is tried again.'
 
 /** The banner of a paused namespace, as the newest answer says. @param {string | null} text */
 function showPause(text) {
@@ -24,10 +26,27 @@ function showPause(text) {
   line.textContent = banner.hidden ? '' : text
 }
 
+/** Says beside a part why it stands still; nothing while it does not. @param {HTMLElement} part @returns {(text: string) => void} */
+function createTeller(part) {
+  const state = document.querySelector(`[data-live-state="${part.id}"]`)
+  return (text) => {
+    if (!(state instanceof HTMLElement) || state.textContent === text) return
+    state.textContent = text
+    state.hidden = text === ''
+  }
+}
+
+/** Nothing moves under somebody who writes, marks or decides there. @param {HTMLElement} part */
+function isInUse(part) {
+  const selection = getSelection()
+  const isMarked = selection !== null && !selection.isCollapsed && part.contains(selection.anchorNode)
+  return isMarked || part.contains(document.activeElement) || part.querySelector('details[open]') !== null
+}
+
 /** @param {HTMLElement} part */
 function keep(part) {
   const { live: url = '', events, every = '20', rows } = part.dataset
-  const state = document.querySelector(`[data-live-state="${part.id}"]`)
+  const say = createTeller(part)
   let etag = ''
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   let timer
@@ -35,13 +54,6 @@ function keep(part) {
   let looks = 0
   let isOver = false
   const announcer = rows === undefined ? null : createAnnouncer(part, rows)
-
-  /** @param {string} text */
-  function say(text) {
-    if (!(state instanceof HTMLElement) || state.textContent === text) return
-    state.textContent = text
-    state.hidden = text === ''
-  }
 
   /** @param {number} ms */
   function schedule(ms) {
@@ -55,60 +67,41 @@ function keep(part) {
     schedule(mark === null ? everyMs : Math.min(everyMs, soonMs))
   }
 
-  /** Nothing moves under somebody who writes, marks or decides there. */
-  function isInUse() {
-    const selection = getSelection()
-    const isMarked = selection !== null && !selection.isCollapsed && part.contains(selection.anchorNode)
-    return isMarked || part.contains(document.activeElement) || part.querySelector('details[open]') !== null
-  }
-
   async function refresh() {
     if (document.hidden || isOver) return
-    if (isInUse()) {
+    if (isInUse(part)) {
       say('Paused while you read or write here.')
       schedule(RETRY_MS)
       return
     }
-    const answer = await fetch(url, { headers: etag ? { 'if-none-match': etag } : {}, cache: 'no-store' }).catch(
-      () => null,
-    )
-    if (answer?.status === 401) {
-      say('Paused: you are signed out. Reload the page to sign in.')
-      return
-    }
-    if (answer !== null && answer.status in OVER) {
-      isOver = true
-      say(OVER[answer.status] ?? '')
-      return
-    }
-    if (!answer || (!answer.ok && answer.status !== 304)) {
-      say('Paused: the server cannot be reached. It is tried again.')
-      schedule(RETRY_MS)
-      return
-    }
+    const headers = etag ? { 'if-none-match': etag } : undefined
+    const answer = await fetch(url, { headers, cache: 'no-store' }).catch(() => null)
+    if (!answer || (!answer.ok && answer.status !== 304)) return wait(answer?.status ?? 0)
     showPause(answer.headers.get('x-patchcord-paused'))
     if (answer.status === 304) say('')
     else await take(answer)
     scheduleNext()
   }
 
+  /** Who signs in again in another tab is seen with the next event; what is over is not asked for again. @param {number} status */
+  function wait(status) {
+    say(IN_VAIN[status] ?? UNREACHABLE)
+    isOver = status === 403 || status === 404
+    if (!(status in IN_VAIN)) schedule(RETRY_MS)
+  }
+
   /** @param {Response} answer */
   async function take(answer) {
     const html = await answer.text()
-    if (isInUse()) return
+    if (isInUse(part)) return
     etag = answer.headers.get('etag') ?? ''
     if (announcer?.holds(html)) patchRows(part, html)
-    else swap(html)
+    else part.innerHTML = html
     const next = markOf(part)
     if (next !== mark) looks = 0
     mark = next
     say('')
     document.dispatchEvent(new CustomEvent('patchcord:updated'))
-  }
-
-  /** @param {string} html */
-  function swap(html) {
-    part.innerHTML = html
   }
 
   function hear() {
