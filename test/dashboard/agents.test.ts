@@ -95,7 +95,10 @@ describe('the pages of agents', () => {
     assert.ok(waiting.text.includes(`patchcord connect --server ${stage.app.url}`))
     const fragment = '/n/acme/agents/backend?fragment=hello'
     assert.match(waiting.html, /data-live="\/n\/acme\/agents\/backend\?fragment=state"/)
+    assert.match(waiting.html, /data-live="\/n\/acme\/agents\/backend\?fragment=hello"/)
+    assert.match((await browser.get(fragment)).text, /^Waiting for backend to say hello/)
     await call(stage.app, 'GET', '/api/whoami', { token })
+    assert.match((await browser.get(fragment)).text, /^backend has said hello\. It is online/)
     assert.match((await browser.get(fragment.replace('hello', 'state'))).text, /^online · no listener · last call/)
     const { api: sql } = stage.database
     const { limits } = stage.app.deps.config
@@ -118,7 +121,13 @@ describe('the pages of agents', () => {
       /paused · its listener runs · lease renewed .* ago|paused · its listener runs · lease renewed just now/
     const told =
       /^Paused (just now|\d+ s ago): nothing is sent, and nobody is woken\. An owner or an admin can resume it in Settings\.$/
-    for (const of of [path, '/n/acme/agents', '/n/acme/agents/backend', '/n/acme/agents/backend?fragment=state']) {
+    for (const of of [
+      path,
+      '/n/acme/agents',
+      '/n/acme/agents/backend',
+      '/n/acme/agents/backend?fragment=state',
+      '/n/acme/agents/backend?fragment=hello',
+    ]) {
       const { html, text, headers } = await browser.get(of)
       assert.match(text, paused, of)
       assert.match(html, /class="state warn">paused/)

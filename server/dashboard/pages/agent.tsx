@@ -108,7 +108,7 @@ function ConnectFirst(props: AgentProps) {
       <p>With its token at hand:</p>
       <Snippets url={request.page.origin} token={null} />
       <Live name="hello" page={livePage(props)} events={`/n/${member.namespace}/events`} everySeconds={3}>
-        <AgentHello agent={agent} now={request.page.now} />
+        <AgentHello agent={agent} now={request.page.now} isPaused={member.pausedAt !== null} />
       </Live>
     </Empty>
   )

@@ -2,16 +2,23 @@ import type { AgentCard } from '../../domain/agents.ts'
 import type { TokenCard } from '../../domain/tokens.ts'
 import { Reach, State } from '../components/index.ts'
 
+interface Arrival {
+  agent: AgentCard
+  now: Date
+  /** Nobody in its namespace is woken. */
+  isPaused: boolean
+}
+
 /** Whether an agent was ever here: the line that somebody watches while connecting it. */
-export function AgentHello({ agent, now }: { agent: AgentCard; now: Date }) {
+export function AgentHello({ agent, now, isPaused }: Arrival) {
   if (agent.last_seen_at === null && agent.reach === 'offline') return <Waiting agent={agent} />
-  return <Arrived agent={agent} now={now} />
+  return <Arrived agent={agent} now={now} isPaused={isPaused} />
 }
 
 /** The same for one new token: that the agent was here with another one says nothing of it. */
-export function TokenHello({ agent, token, now }: { agent: AgentCard; token: TokenCard | null; now: Date }) {
+export function TokenHello({ agent, token, now, isPaused }: Arrival & { token: TokenCard | null }) {
   if (!token?.last_used_at) return <Waiting agent={agent} />
-  return <Arrived agent={agent} now={now} />
+  return <Arrived agent={agent} now={now} isPaused={isPaused} />
 }
 
 function Waiting({ agent }: { agent: AgentCard }) {
@@ -23,13 +30,13 @@ function Waiting({ agent }: { agent: AgentCard }) {
   )
 }
 
-function Arrived({ agent, now }: { agent: AgentCard; now: Date }) {
+function Arrived({ agent, now, isPaused }: Arrival) {
   return (
     <p class="hello good" role="status">
       <State kind="good">{agent.agent} has said hello.</State>
       <span class="soft">
         {' '}
-        It is <Reach agent={agent} now={now} />
+        It is <Reach agent={agent} now={now} isPaused={isPaused} />
       </span>
     </p>
   )

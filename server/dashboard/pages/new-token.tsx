@@ -40,7 +40,7 @@ export function NewTokenPage(props: NewTokenProps) {
         . Whoever has it is {created.agent}.
       </p>
       <Live name="hello" page={live} events={`/n/${member.namespace}/events`} everySeconds={3}>
-        <TokenHello agent={agent} token={null} now={page.now} />
+        <TokenHello agent={agent} token={null} now={page.now} isPaused={member.pausedAt !== null} />
       </Live>
       <Section title={`Connect ${created.agent}`} lead="Choose its client, and go through the lines in their order.">
         <Snippets url={page.origin} token={created.token} />

@@ -74,7 +74,7 @@ function keep(part) {
       schedule(RETRY_MS)
       return
     }
-    const headers = etag ? { 'if-none-match': etag } : undefined
+    const headers = new Headers(etag ? { 'if-none-match': etag } : {})
     const answer = await fetch(url, { headers, cache: 'no-store' }).catch(() => null)
     if (!answer || (!answer.ok && answer.status !== 304)) return wait(answer?.status ?? 0)
     showPause(answer.headers.get('x-patchcord-paused'))

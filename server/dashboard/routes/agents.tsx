@@ -5,7 +5,7 @@ import { readText } from '../fields.ts'
 import type { DashboardDeps } from '../page.ts'
 import { AgentPage, type AgentProps, AgentState } from '../pages/agent.tsx'
 import { AgentsPage, type AgentsProps, AgentTable } from '../pages/agents.tsx'
-import { TokenHello } from '../pages/hello.tsx'
+import { AgentHello, TokenHello } from '../pages/hello.tsx'
 import { FRAGMENT } from '../paths.ts'
 import { getMember, type InNamespace, readQuery, tryForm } from './refusals.ts'
 
@@ -33,13 +33,14 @@ export const agentRoutes: FastifyPluginAsync<DashboardDeps> = async (app) => {
     if (part === undefined) return await showAgent(request, reply)
     const { namespace } = request.params
     const agent = await getAgentOf(request.person, request.params)
-    if (part !== 'hello') {
-      const member = await getMember(request.person, namespace)
-      return await reply.fragment(<AgentState request={request} member={member} agent={agent} />)
-    }
+    const member = await getMember(request.person, namespace)
+    if (part !== 'hello') return await reply.fragment(<AgentState request={request} member={member} agent={agent} />)
+    const arrival = { agent, now: request.page.now, isPaused: member.pausedAt !== null }
+    const tokenId = readQuery(request.query, 'token')
+    // The agent's own page waits for it, whatever its token; the page of a token for that one.
+    if (tokenId === undefined) return await reply.fragment(<AgentHello {...arrival} />)
     const { tokens } = await listTokensOf(request.person, { namespace, agent: agent.agent })
-    const token = tokens.find(({ id }) => id === readQuery(request.query, 'token')) ?? null
-    return await reply.fragment(<TokenHello agent={agent} token={token} now={request.page.now} />)
+    return await reply.fragment(<TokenHello {...arrival} token={tokens.find(({ id }) => id === tokenId) ?? null} />)
   })
 
   app.post<OfAgent>('/n/:namespace/agents/:agent/rename', async (request, reply) => {
