@@ -72,7 +72,13 @@ export async function buildApp(deps: AppDeps): Promise<FastifyInstance> {
   const guards = createGuards(config.publicUrl, [config.host])
   const authenticate = createAuthenticator({ sql, admit, turns })
   const leases = createLeaseBatch(sql)
-  const scopeFor = (tokenHash: string): Scope => ({ sql, tokenHash, limits: config.limits, bus: deps.bus, turns })
+  const scopeFor = ({ tokenHash }: { tokenHash: string }): Scope => ({
+    sql,
+    tokenHash,
+    limits: config.limits,
+    bus: deps.bus,
+    turns,
+  })
 
   answerErrors(app)
   closeInOrder(app, deps, { ...guards, onHandshake: gate.heard })

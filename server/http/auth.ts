@@ -160,12 +160,12 @@ function readToken({ authorization = '' }: IncomingHttpHeaders): string | Patchc
 /** Every route of the app needs a token and gets `request.scoped`; authentication comes before the body is read. */
 export function requireToken(
   app: FastifyInstance,
-  options: { authenticate: Authenticate; scopeFor(tokenHash: string): Scope },
+  options: { authenticate: Authenticate; scopeFor(caller: { tokenHash: string }): Scope },
 ): void {
   app.decorateRequest('caller', null)
   app.decorateRequest('scoped', async function scoped(work) {
     if (!this.caller) throw new Error('a route without authentication used request.scoped')
-    return await work(options.scopeFor(this.caller.tokenHash), this.caller.identity)
+    return await work(options.scopeFor(this.caller), this.caller.identity)
   })
   app.addHook('onRequest', async (request) => {
     request.caller = await options.authenticate(request.raw)

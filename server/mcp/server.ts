@@ -60,7 +60,7 @@ const noValidator = {
 }
 
 export interface McpServerDeps {
-  scopeFor(tokenHash: string): Scope
+  scopeFor(caller: { tokenHash: string }): Scope
   waiters: Waiters
   version: string
   log: ToolLog
@@ -83,7 +83,7 @@ export function isLongCall(body: unknown): boolean {
 /** A server for one request, of either era. It knows its one caller, and nothing of it outlives the answer. */
 export function createServerFactory(deps: McpServerDeps): McpServerFactory {
   return ({ authInfo, requestInfo }) => {
-    const { identity, tokenHash } = (authInfo as AuthInfo).extra as unknown as McpCaller
+    const who = (authInfo as AuthInfo).extra as unknown as McpCaller
     const userAgent = requestInfo?.headers.get('user-agent') ?? ''
     const server = new Server(
       { name: 'patchcord', title: 'Patchcord', version: deps.version },
@@ -107,7 +107,7 @@ export function createServerFactory(deps: McpServerDeps): McpServerFactory {
         })
       const stop = tool.isLong && token !== undefined ? startProgress(notify, mcpReq.signal) : () => {}
       const { waiters } = deps
-      const caller = { scope: deps.scopeFor(tokenHash), me: identity, waiters, userAgent, signal: mcpReq.signal }
+      const caller = { scope: deps.scopeFor(who), me: who.identity, waiters, userAgent, signal: mcpReq.signal }
       try {
         return await callTool(tool, params.arguments, caller, deps.log)
       } finally {
