@@ -9,6 +9,7 @@ import type { Scope } from './db/scope.ts'
 import { createTurns } from './db/turns.ts'
 import { createLeaseBatch } from './domain/lease.ts'
 import { createRealtimeSource } from './domain/realtime.ts'
+import { createSendBatch } from './domain/send-batch.ts'
 import type { TicketSigner } from './domain/tickets.ts'
 import { PatchcordError } from './errors.ts'
 import { bodyBytesMax, createAddressLimiter } from './http/address-limit.ts'
@@ -72,12 +73,15 @@ export async function buildApp(deps: AppDeps): Promise<FastifyInstance> {
   const guards = createGuards(config.publicUrl, [config.host])
   const authenticate = createAuthenticator({ sql, admit, turns })
   const leases = createLeaseBatch(sql)
+  const { limits } = config
+  const sends = createSendBatch(sql, limits)
   const scopeFor = ({ tokenHash }: { tokenHash: string }): Scope => ({
     sql,
     tokenHash,
-    limits: config.limits,
+    limits,
     bus: deps.bus,
     turns,
+    sends,
   })
 
   answerErrors(app)

@@ -27,6 +27,21 @@ grant usage on schema patchcord to patchcord_ticket;
 
 -- Types
 
+create type patchcord.batch_row as (
+  hash text,
+  "to" text[],
+  namespaces text[],
+  answers uuid,
+  state text,
+  content text,
+  thread text,
+  kind text,
+  urgency text,
+  key text,
+  body_hash text,
+  expires_in double precision
+);
+
 create type patchcord.entrance as (
   outcome text,
   token_id uuid,
@@ -76,11 +91,7 @@ create index agent_messages_to ON patchcord.agent_messages USING btree (to_agent
 create policy agent_reads_own on patchcord.agent_messages for select to patchcord_agent
   using (to_agent_uuid = (( SELECT patchcord.claim_agent() AS claim_agent)) OR from_agent_uuid = (( SELECT patchcord.claim_agent() AS claim_agent)));
 create policy agent_sends on patchcord.agent_messages for insert to patchcord_agent
-  with check (from_agent_uuid = (( SELECT patchcord.claim_agent() AS claim_agent)) AND from_namespace_uuid = (( SELECT patchcord.claim_namespace() AS claim_namespace)) AND to_namespace_uuid = (( SELECT patchcord.claim_namespace() AS claim_namespace)) AND namespace_id = (( SELECT n.name
-   FROM patchcord.namespaces n
-  WHERE n.id = (( SELECT patchcord.claim_namespace() AS claim_namespace)))) AND from_agent = (( SELECT a.name
-   FROM patchcord.agents a
-  WHERE a.id = (( SELECT patchcord.claim_agent() AS claim_agent)))) AND to_agent = (( SELECT a.name
+  with check (from_agent_uuid = (( SELECT patchcord.claim_agent() AS claim_agent)) AND from_namespace_uuid = (( SELECT patchcord.claim_namespace() AS claim_namespace)) AND to_namespace_uuid = (( SELECT patchcord.claim_namespace() AS claim_namespace)) AND namespace_id = (( SELECT patchcord.claim('ns_name'::text) AS claim)) AND from_agent = (( SELECT patchcord.claim('agent_name'::text) AS claim)) AND to_agent = (( SELECT a.name
    FROM patchcord.agents a
   WHERE a.id = agent_messages.to_agent_uuid)));
 create policy member_reads on patchcord.agent_messages for select to patchcord_person
@@ -758,8 +769,7 @@ create or replace FUNCTION patchcord.assume(p_who patchcord.entrance)
  LANGUAGE plpgsql
 AS $function$
 begin
-  perform set_config('request.jwt.claims', json_build_object(
-    'ns', p_who.namespace_id, 'agent', p_who.agent_id, 'token', p_who.token_id)::text, true);
+  perform set_config('request.jwt.claims', patchcord.claims_of(p_who), true);
   perform set_config('role', 'patchcord_agent', true);
 end
 $function$
@@ -941,7 +951,7 @@ create or replace FUNCTION patchcord.claim(p_name text)
  LANGUAGE sql
  STABLE PARALLEL SAFE
 AS $function$
-  select nullif(current_setting('request.jwt.claims', true), '')::jsonb ->> p_name
+  select nullif(current_setting('request.jwt.claims', true), '')::json ->> p_name
 $function$
 ;
 comment on function patchcord.claim(text) is 'One claim of the current request, null when there is none.';
@@ -1017,6 +1027,19 @@ $function$
 ;
 comment on function patchcord.claim_person() is NULL;
 grant execute on function patchcord.claim_person() to patchcord_person;
+
+create or replace FUNCTION patchcord.claims_of(p_who patchcord.entrance)
+ RETURNS text
+ LANGUAGE sql
+ STABLE
+AS $function$
+  select json_build_object(
+    'ns', p_who.namespace_id, 'agent', p_who.agent_id, 'token', p_who.token_id,
+    'ns_name', p_who.namespace, 'agent_name', p_who.agent)::text
+$function$
+;
+comment on function patchcord.claims_of(patchcord.entrance) is 'What policies and functions go by: who the caller is, and its names.';
+grant execute on function patchcord.claims_of(patchcord.entrance) to patchcord_api;
 
 create or replace FUNCTION patchcord.condition_of(p_filters jsonb)
  RETURNS text
@@ -1099,20 +1122,33 @@ create or replace FUNCTION patchcord.count_turns(p_others uuid[], p_limits jsonb
  SECURITY DEFINER
  SET search_path TO 'pg_catalog', 'pg_temp'
 AS $function$
+begin
+  return query
+  select t.to_agent_uuid, t.held_until
+  from patchcord.count_turns_of(array_fill(patchcord.claim_agent(), array[cardinality(p_others)]), p_others, p_limits) t;
+end
+$function$
+;
+comment on function patchcord.count_turns(uuid[],jsonb) is 'Counts a turn of the caller in each (locked) pair where the direction changed; held_until is set where the loop budget is spent.';
+grant execute on function patchcord.count_turns(uuid[],jsonb) to patchcord_agent;
+
+create or replace FUNCTION patchcord.count_turns_of(p_from uuid[], p_to uuid[], p_limits jsonb)
+ RETURNS TABLE(from_agent_uuid uuid, to_agent_uuid uuid, held_until timestamp with time zone)
+ LANGUAGE plpgsql
+AS $function$
 declare
-  v_me uuid := patchcord.claim_agent();
   v_window interval := make_interval(secs => (p_limits ->> 'turnsWindowSeconds')::float8);
 begin
   -- A turn is a change of direction; further messages the same way write nothing.
   update patchcord.pairs p set
-    turns = case when patchcord.is_pair_fresh(p, v_window) then 0 else p.turns end + coalesce(p.last_from_uuid <> v_me, false)::integer,
+    turns = case when patchcord.is_pair_fresh(p, v_window) then 0 else p.turns end + coalesce(p.last_from_uuid <> o.me, false)::integer,
     window_started_at = case when patchcord.is_pair_fresh(p, v_window) then clock_timestamp() else p.window_started_at end,
-    last_from_uuid = v_me
-  from unnest(p_others) as o (id)
-  where p.low_uuid = least(v_me, o.id) and p.high_uuid = greatest(v_me, o.id)
-    and (p.last_from_uuid is distinct from v_me or patchcord.is_pair_fresh(p, v_window));
+    last_from_uuid = o.me
+  from unnest(p_from, p_to) as o (me, you)
+  where p.low_uuid = least(o.me, o.you) and p.high_uuid = greatest(o.me, o.you)
+    and (p.last_from_uuid is distinct from o.me or patchcord.is_pair_fresh(p, v_window));
   return query
-  select o.id,
+  select o.me, o.you,
     case when p.turns > case
       when exists (
         select from patchcord.presence s
@@ -1120,13 +1156,12 @@ begin
       ) then (p_limits ->> 'turnsMax')::integer
       else (p_limits ->> 'turnsUnattendedMax')::integer
     end then p.window_started_at + v_window end
-  from unnest(p_others) as o (id)
-    join patchcord.pairs p on p.low_uuid = least(v_me, o.id) and p.high_uuid = greatest(v_me, o.id);
+  from unnest(p_from, p_to) as o (me, you)
+    join patchcord.pairs p on p.low_uuid = least(o.me, o.you) and p.high_uuid = greatest(o.me, o.you);
 end
 $function$
 ;
-comment on function patchcord.count_turns(uuid[],jsonb) is 'Counts a turn of each (locked) pair where the direction changed; held_until is set where the loop budget is spent.';
-grant execute on function patchcord.count_turns(uuid[],jsonb) to patchcord_agent;
+comment on function patchcord.count_turns_of(uuid[],uuid[],jsonb) is 'The same for pairs of any senders and recipients, each pair once.';
 
 create or replace FUNCTION patchcord.end_lease(p_hash text, p_session text)
  RETURNS jsonb
@@ -1252,6 +1287,32 @@ $function$
 ;
 comment on function patchcord.enter_agent(text) is 'Entry: first statement of a transaction that goes on as the agent. Check its outcome before the next statement.';
 grant execute on function patchcord.enter_agent(text) to patchcord_api;
+
+create or replace FUNCTION patchcord.enter_many(p_tokens uuid[], p_limits jsonb)
+ RETURNS SETOF patchcord.entrance
+ LANGUAGE plpgsql
+AS $function$
+declare
+  v_burst float8 := (p_limits ->> 'sendBurst')::float8;
+  v_per_second float8 := (p_limits ->> 'sendPerSecond')::float8;
+begin
+  return query
+  update patchcord.tokens t set
+    bucket = patchcord.refill(t.bucket, t.bucket_at, v_burst, v_per_second) - 1,
+    refusals = 0,
+    bucket_at = greatest(t.bucket_at, clock_timestamp()),
+    last_used_at = clock_timestamp()
+  from patchcord.agents a join patchcord.namespaces n on n.id = a.namespace_uuid
+  where t.id = any (p_tokens) and a.id = t.agent_uuid
+    and a.deleted_at is null and n.paused_at is null and t.revoked_at is null
+    and coalesce(t.expires_at > clock_timestamp(), true) and coalesce(t.banned_until <= clock_timestamp(), true)
+    and patchcord.refill(t.bucket, t.bucket_at, v_burst, v_per_second) >= 1
+  returning 'ok', t.id, t.agent_uuid, t.namespace_uuid, a.name, n.name, t.label, t.expires_at, null::integer,
+    null::timestamptz, null::timestamptz;
+end
+$function$
+;
+comment on function patchcord.enter_many(uuid[],jsonb) is 'As enter, with the cost of a send, for tokens that are locked: only who may go on is in the answer, and nothing was written of the others.';
 
 create or replace FUNCTION patchcord.enter_member(p_session text, p_namespace text)
  RETURNS jsonb
@@ -1762,6 +1823,35 @@ $function$
 comment on function patchcord.index_words(integer) is 'Entry: notes the words of messages (of the first 20,000 characters) that are not noted yet, the oldest p_max; how many those were.';
 grant execute on function patchcord.index_words(integer) to patchcord_api;
 
+create or replace FUNCTION patchcord.insert_message(p_id uuid, p_at timestamp with time zone, p_to uuid[], p_names text[], p_wake_ats timestamp with time zone[], p_content text, p_thread_uuid uuid, p_thread text, p_kind text, p_urgency text, p_reply_to uuid, p_expires_at timestamp with time zone)
+ RETURNS void
+ LANGUAGE plpgsql
+AS $function$
+declare
+  v_me uuid := patchcord.claim_agent();
+  v_ns uuid := patchcord.claim_namespace();
+begin
+  insert into patchcord.message_bodies (id, from_namespace_uuid, from_agent_uuid, content, sent_at)
+  values (p_id, v_ns, v_me, p_content, p_at);
+  insert into patchcord.agent_messages (
+    id, from_namespace_uuid, to_namespace_uuid, from_agent_uuid, to_agent_uuid, namespace_id, from_agent, to_agent,
+    thread_uuid, thread, kind, urgency, reply_to, sent_at, wake_at
+  )
+  select p_id, v_ns, v_ns, v_me, r.id, patchcord.claim('ns_name'), patchcord.claim('agent_name'), r.name,
+    p_thread_uuid, p_thread, p_kind, p_urgency, p_reply_to, p_at, r.wake_at
+  from unnest(p_to, p_names, p_wake_ats) as r (id, name, wake_at);
+  insert into patchcord.deliveries (
+    message_id, to_agent_uuid, from_agent_uuid, state, wake_at, held, deferred_at, expires_at
+  )
+  select p_id, r.id, v_me, case when r.id = v_me then 'deferred' else 'new' end, r.wake_at,
+    coalesce(r.wake_at > p_at, false), case when r.id = v_me then p_at end, case when r.id <> v_me then p_expires_at end
+  from unnest(p_to, p_wake_ats) as r (id, wake_at);
+end
+$function$
+;
+comment on function patchcord.insert_message(uuid,timestamp with time zone,uuid[],text[],timestamp with time zone[],text,uuid,text,text,text,uuid,timestamp with time zone) is 'The rows of one message from the caller, under its claims. p_wake_ats: null for never.';
+grant execute on function patchcord.insert_message(uuid,timestamp with time zone,uuid[],text[],timestamp with time zone[],text,uuid,text,text,text,uuid,timestamp with time zone) to patchcord_agent;
+
 create or replace FUNCTION patchcord.is_name(p_name text)
  RETURNS boolean
  LANGUAGE sql
@@ -1837,6 +1927,15 @@ AS $function$
 declare
   v_me uuid := patchcord.claim_agent();
 begin
+  -- Where it is one pair that there is already, which is what most sends meet, no order is to be kept.
+  if cardinality(p_others) = 1 then
+    perform from patchcord.pairs p
+    where p.low_uuid = least(v_me, p_others[1]) and p.high_uuid = greatest(v_me, p_others[1])
+    for update;
+    if found then
+      return;
+    end if;
+  end if;
   -- Only agents of the caller's namespace have a pair with it, so that an id of another one tells nothing.
   -- In key order, whoever asks: two lists that cross wait for each other and do not deadlock.
   insert into patchcord.pairs (low_uuid, high_uuid)
@@ -2451,6 +2550,102 @@ $function$
 comment on function patchcord.peek_inbox(text,text,integer) is 'Entry: what waits in one state, oldest first, changing nothing. Text that is still new is never shown, new ones only when due: in a paused namespace none is.';
 grant execute on function patchcord.peek_inbox(text,text,integer) to patchcord_api;
 
+create or replace FUNCTION patchcord.prepare_batch(p_rows patchcord.batch_row[], p_limits jsonb)
+ RETURNS TABLE(place bigint, claims text, to_agent_uuid uuid, to_agent text, held_until timestamp with time zone, reach text, last_seen_at timestamp with time zone)
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+declare
+  v_near integer := (p_limits ->> 'newPerRecipientMax')::integer - 100;
+  v_senders uuid[];
+  v_tokens uuid[];
+  v_from uuid[];
+  v_low uuid[];
+  v_high uuid[];
+  v_places bigint[];
+  v_to uuid[];
+begin
+  -- First all tokens, then all pairs, each in key order, and then only the work of the rows: two batches that cross wait for each
+  -- other here and nowhere else. A send that comes alone takes its token and its pairs in the same order.
+  perform from patchcord.tokens t
+  where t.hash in (select decode(r.hash, 'hex') from unnest(p_rows) as r)
+  order by t.id for no key update;
+  with sender as materialized (
+    select t.agent_uuid as me, t.namespace_uuid, r.place, r."to", r.answers
+    from unnest(p_rows) with ordinality
+      as r (hash, "to", namespaces, answers, state, content, thread, kind, urgency, key, body_hash, expires_in, place)
+      join patchcord.tokens t on t.hash = decode(r.hash, 'hex') and t.revoked_at is null
+  ), pair as (
+    select least(s.me, a.id) as low, greatest(s.me, a.id) as high
+    from sender s
+      join patchcord.agents a on a.namespace_uuid = s.namespace_uuid and a.name = any (s."to") and a.deleted_at is null
+    where a.id <> s.me
+    union
+    select least(s.me, m.from_agent_uuid), greatest(s.me, m.from_agent_uuid)
+    from sender s join patchcord.agent_messages m on m.id = s.answers and m.to_agent_uuid = s.me
+    where m.from_agent_uuid <> s.me
+  )
+  select array_agg(p.low order by p.low, p.high), array_agg(p.high order by p.low, p.high) from pair p
+  into v_low, v_high;
+  insert into patchcord.pairs (low_uuid, high_uuid)
+  select p.low, p.high from unnest(v_low, v_high) as p (low, high)
+  where not exists (select from patchcord.pairs k where k.low_uuid = p.low and k.high_uuid = p.high)
+  order by 1, 2
+  on conflict do nothing;
+  perform from unnest(v_low, v_high) as p (low, high)
+    join patchcord.pairs k on k.low_uuid = p.low and k.high_uuid = p.high
+  order by k.low_uuid, k.high_uuid
+  for update of k;
+  -- What most sends are: one of its token here, to one agent, of a pair that no other one is of, whose gate is open and whose
+  -- inbox is far from full. The others are looked at one by one, after these.
+  select array_agg(c.place), array_agg(c.token_id), array_agg(c.me), array_agg(c.you)
+  from (
+    select r.place, t.id as token_id, t.agent_uuid as me, a.id as you,
+      row_number() over (partition by t.id order by r.place) as of_token,
+      row_number() over (partition by least(t.agent_uuid, a.id), greatest(t.agent_uuid, a.id) order by r.place) as of_pair,
+      (r.kind = 'report' or not exists (
+        select from patchcord.deliveries d
+        where d.to_agent_uuid = t.agent_uuid and d.from_agent_uuid = a.id and d.state = 'new' and d.wake_at is not null
+      )) and v_near > (
+        select count(*) from (
+          select from patchcord.deliveries d
+          where d.to_agent_uuid = a.id and d.state = 'new' and d.wake_at is not null limit greatest(v_near, 0)
+        ) as counted
+      ) as is_open
+    from unnest(p_rows) with ordinality
+      as r (hash, "to", namespaces, answers, state, content, thread, kind, urgency, key, body_hash, expires_in, place)
+      join patchcord.tokens t on t.hash = decode(r.hash, 'hex')
+      join patchcord.namespaces n on n.id = t.namespace_uuid
+      join patchcord.agents a on a.namespace_uuid = t.namespace_uuid and a.name = r."to"[1] and a.deleted_at is null
+    where r.answers is null and r.key is null and r.thread is null and cardinality(r."to") = 1
+      and coalesce(r.namespaces[1], n.name) = n.name and a.id <> t.agent_uuid
+  ) c
+  where c.of_token = 1 and c.of_pair = 1 and c.is_open
+  into v_places, v_tokens, v_from, v_to;
+  if v_places is null then
+    return;
+  end if;
+  return query
+  with entered as materialized (
+    select c.place, c.you, w.* from patchcord.enter_many(v_tokens, p_limits) w
+      join unnest(v_places, v_tokens, v_to) as c (place, token_id, you) on c.token_id = w.token_id
+  ), turn as materialized (
+    select t.* from patchcord.count_turns_of(
+      array(select e.agent_id from entered e order by e.place), array(select e.you from entered e order by e.place), p_limits) t
+  )
+  select e.place, patchcord.claims_of(
+      (e.outcome, e.token_id, e.agent_id, e.namespace_id, e.agent, e.namespace, e.label, e.expires_at, null, null, null)::patchcord.entrance),
+    x.agent_uuid, x.agent, t.held_until, x.reach, x.last_seen_at
+  from entered e
+    join turn t on t.from_agent_uuid = e.agent_id and t.to_agent_uuid = e.you
+    join patchcord.reaches(v_to) x on x.agent_uuid = e.you;
+end
+$function$
+;
+comment on function patchcord.prepare_batch(patchcord.batch_row[],jsonb) is 'Locks the tokens of a batch and the pairs of its senders and recipients until commit. Of its plain sends: who sends, to whom, and how that one is reached; their tokens have paid.';
+grant execute on function patchcord.prepare_batch(patchcord.batch_row[],jsonb) to patchcord_api;
+
 create or replace FUNCTION patchcord.purge(p_days integer, p_max integer)
  RETURNS jsonb
  LANGUAGE plpgsql
@@ -2690,13 +2885,28 @@ AS $function$
 begin
   -- Definer, because an agent may not read the tokens whose last use shows that another was here.
   return query
-  select a.id, a.name,
+  select r.agent_uuid, r.agent, r.reach, r.state, r.client, r.machine, r.lease_renewed_at, r.last_seen_at
+  from patchcord.reaches(p_agents) r where r.namespace_uuid = patchcord.claim_namespace();
+end
+$function$
+;
+comment on function patchcord.reach_of(uuid[]) is 'The same of agents of the caller''s namespace.';
+grant execute on function patchcord.reach_of(uuid[]) to patchcord_agent;
+grant execute on function patchcord.reach_of(uuid[]) to patchcord_person;
+
+create or replace FUNCTION patchcord.reaches(p_agents uuid[])
+ RETURNS TABLE(agent_uuid uuid, namespace_uuid uuid, agent text, reach text, state text, client text, machine text, lease_renewed_at timestamp with time zone, last_seen_at timestamp with time zone)
+ LANGUAGE sql
+ STABLE
+AS $function$
+  select a.id, a.namespace_uuid, a.name,
     case
       when l.renewed_at is not null then 'wakeable'
       when seen.at > clock_timestamp() - interval '3 minutes' then 'online'
       else 'offline'
     end,
-    p.state, coalesce(l.client, p.client), coalesce(l.machine, p.machine), l.renewed_at, seen.at
+    p.state, coalesce(l.client, p.client), coalesce(l.machine, p.machine),
+    l.renewed_at, seen.at
   from patchcord.agents a
     left join patchcord.presence p on p.agent_uuid = a.id
     left join lateral (
@@ -2710,13 +2920,10 @@ begin
     left join lateral (
       select greatest(max(t.last_used_at), p.reported_at) as at from patchcord.tokens t where t.agent_uuid = a.id
     ) seen on true
-  where a.id = any (p_agents) and a.namespace_uuid = patchcord.claim_namespace() and a.deleted_at is null;
-end
+  where a.id = any (p_agents) and a.deleted_at is null
 $function$
 ;
-comment on function patchcord.reach_of(uuid[]) is 'Reach of agents of the caller''s namespace with its evidence: wakeable (a live lease), online (seen within 3 minutes) or offline.';
-grant execute on function patchcord.reach_of(uuid[]) to patchcord_agent;
-grant execute on function patchcord.reach_of(uuid[]) to patchcord_person;
+comment on function patchcord.reaches(uuid[]) is 'Reach of agents with its evidence: wakeable (a live lease), online (seen within 3 minutes) or offline. For functions that have chosen the agents.';
 
 create or replace FUNCTION patchcord.read_back(p_seconds double precision, p_after jsonb)
  RETURNS jsonb
@@ -3310,9 +3517,16 @@ begin
       where a.namespace_uuid = patchcord.claim_namespace() and a.id <> patchcord.claim_agent() and a.deleted_at is null
     );
   else
-    select array_agg(distinct r.agent_uuid) filter (where r.agent_uuid is not null),
-      coalesce(array_agg(r.address) filter (where r.agent_uuid is null), '{}')
-    from patchcord.find_recipients(p_to, p_namespaces) r into v_recipients, v_unknown;
+    -- Whose address is plain is found by one look; who else, or who is unknown, by another.
+    v_recipients := array(
+      select a.id from patchcord.agents a
+      where a.namespace_uuid = patchcord.claim_namespace() and a.name = any (p_to) and a.deleted_at is null
+    );
+    if cardinality(v_recipients) <> cardinality(p_to) or cardinality(array_remove(p_namespaces, null)) > 0 then
+      select array_agg(distinct r.agent_uuid) filter (where r.agent_uuid is not null),
+        coalesce(array_agg(r.address) filter (where r.agent_uuid is null), '{}')
+      from patchcord.find_recipients(p_to, p_namespaces) r into v_recipients, v_unknown;
+    end if;
   end if;
   -- A list is all or nothing.
   if cardinality(v_unknown) > 0 or coalesce(cardinality(v_recipients), 0) = 0 then
@@ -3320,7 +3534,11 @@ begin
   end if;
   -- Two agents that write to each other at once would both pass the gate; the pair's row lets one go first.
   perform patchcord.lock_pairs(v_recipients);
-  if p_to is not null and p_kind <> 'report' then
+  if p_to is not null and p_kind <> 'report' and exists (
+    select from patchcord.deliveries d
+    where d.to_agent_uuid = patchcord.claim_agent() and d.from_agent_uuid = any (v_recipients)
+      and d.state = 'new' and d.wake_at is not null
+  ) then
     -- What closes the gate is fetched by being shown, and this must outlive the refusal: an outcome, not an exception.
     v_blocked := patchcord.take_new(array_remove(v_recipients, patchcord.claim_agent()), null, false, 20, 8000);
     if jsonb_array_length(v_blocked) > 0 then
@@ -3348,6 +3566,62 @@ $function$
 ;
 comment on function patchcord.send_as_me(text[],text[],text,text,text,text,jsonb,double precision) is 'The work of a send, under the caller''s claims: recipients, pair locks, gate, cap, insert.';
 grant execute on function patchcord.send_as_me(text[],text[],text,text,text,text,jsonb,double precision) to patchcord_agent;
+
+create or replace FUNCTION patchcord.send_batch(p_rows jsonb, p_limits jsonb)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+ SET plan_cache_mode TO 'force_generic_plan'
+ SET lock_timeout TO '100ms'
+AS $function$
+declare
+  v_rows patchcord.batch_row[] := array(select r from jsonb_populate_recordset(null::patchcord.batch_row, p_rows) as r);
+  r patchcord.batch_row;
+  f record;
+  v_id uuid;
+  v_at timestamptz;
+  v_wake_at timestamptz;
+  v_expires_at timestamptz;
+  v_answers jsonb[] := array_fill(null::jsonb, array[cardinality(v_rows)]);
+begin
+  for f in select p.* from patchcord.prepare_batch(v_rows, p_limits) p loop
+    r := v_rows[f.place];
+    perform set_config('request.jwt.claims', f.claims, true), set_config('role', 'patchcord_agent', true);
+    v_id := patchcord.uuid_v7();
+    v_at := clock_timestamp();
+    v_wake_at := case when r.kind <> 'report' then coalesce(f.held_until, v_at) else v_at end;
+    v_expires_at := v_at + make_interval(secs => r.expires_in);
+    perform patchcord.insert_message(v_id, v_at, array[f.to_agent_uuid], array[f.to_agent], array[v_wake_at], r.content,
+      null, null, r.kind, r.urgency, null, v_expires_at);
+    v_answers[f.place] := jsonb_build_object(
+      'outcome', 'sent', 'message_id', v_id, 'thread', null, 'sent_at', v_at, 'replayed', false, 'expires_at', v_expires_at,
+      'recipients', jsonb_build_array(
+        patchcord.tell_recipient(f.to_agent, false, f.reach, f.last_seen_at, v_wake_at, v_at)),
+      'wakes', case when v_wake_at <= v_at then jsonb_build_array(
+        patchcord.tell_wake(v_id, f.to_agent_uuid, f.to_agent, r.kind, r.urgency, null)) else '[]' end,
+      'left_out', '[]'::jsonb);
+  end loop;
+  for v_place in 1 .. cardinality(v_rows) loop
+    continue when v_answers[v_place] is not null;
+    r := v_rows[v_place];
+    begin
+      -- The row before has left its role here.
+      perform set_config('role', 'none', true);
+      v_answers[v_place] := case when r.answers is null
+        then patchcord.send_message(r.hash, r."to", r.namespaces, r.content, r.thread, r.kind, r.urgency,
+          r.key, r.body_hash, p_limits, r.expires_in)
+        else patchcord.reply_message(r.hash, r.answers, r.content, r.state, r.key, r.body_hash, p_limits) end;
+    exception when others then
+      -- Undone to its beginning, and it alone. The caller does it again by itself, where its error is its own.
+      v_answers[v_place] := '{"outcome": "again"}';
+    end;
+  end loop;
+  return to_jsonb(v_answers);
+end
+$function$
+;
+comment on function patchcord.send_batch(jsonb,jsonb) is 'Entry: many sends and answers in one transaction, an outcome for each, in order: as of send_message and reply_message, or again. A row is a batch_row; with answers (an id) it is an answer.';
+grant execute on function patchcord.send_batch(jsonb,jsonb) to patchcord_api;
 
 create or replace FUNCTION patchcord.send_message(p_hash text, p_to text[], p_namespaces text[], p_content text, p_thread text, p_kind text, p_urgency text, p_key text, p_body_hash text, p_limits jsonb, p_expires_in double precision DEFAULT NULL::double precision)
  RETURNS jsonb
@@ -3522,60 +3796,40 @@ create or replace FUNCTION patchcord.store_message(p_recipients uuid[], p_conten
 AS $function$
 declare
   v_me uuid := patchcord.claim_agent();
-  v_ns uuid := patchcord.claim_namespace();
   v_id uuid := patchcord.uuid_v7();
   v_at timestamptz := clock_timestamp();
   v_expires_at timestamptz := v_at + make_interval(secs => p_expires_in);
+  v_to uuid[];
+  v_names text[];
+  v_wake_ats timestamptz[];
   v_answer jsonb;
 begin
-  with recipient as (
-    select a.id, a.name,
-      case when p_silent or a.id = v_me then null
-        when p_kind <> 'report' then coalesce(l.held_until, v_at) else v_at end as wake_at
-    from patchcord.agents a left join patchcord.count_turns(p_recipients, p_limits) l on l.agent_uuid = a.id
-    where a.id = any (p_recipients)
-  ), body as (
-    insert into patchcord.message_bodies (id, from_namespace_uuid, from_agent_uuid, content, sent_at)
-    values (v_id, v_ns, v_me, p_content, v_at)
-  ), sender as (
-    select a.name as agent, n.name as namespace
-    from patchcord.agents a join patchcord.namespaces n on n.id = a.namespace_uuid where a.id = v_me
-  ), row_of as (
-    insert into patchcord.agent_messages (
-      id, from_namespace_uuid, to_namespace_uuid, from_agent_uuid, to_agent_uuid, namespace_id, from_agent, to_agent,
-      thread_uuid, thread, kind, urgency, reply_to, sent_at, wake_at
-    )
-    select v_id, v_ns, v_ns, v_me, r.id, s.namespace, s.agent, r.name,
-      p_thread_uuid, p_thread, p_kind, p_urgency, p_reply_to, v_at, r.wake_at
-    from recipient r cross join sender s
-  ), delivery as (
-    insert into patchcord.deliveries (
-      message_id, to_agent_uuid, from_agent_uuid, state, wake_at, held, deferred_at, expires_at
-    )
-    select v_id, r.id, v_me, case when r.id = v_me then 'deferred' else 'new' end, r.wake_at,
-      coalesce(r.wake_at > v_at, false), case when r.id = v_me then v_at end, case when r.id <> v_me then v_expires_at end
-    from recipient r
-  )
+  -- Several small statements: Postgres sets up each node of a plan anew at every call, and one statement for all of this, with
+  -- the policies of three tables in it, took longer.
+  select array_agg(a.id order by a.name), array_agg(a.name order by a.name), array_agg(
+    case when p_silent or a.id = v_me then null
+      when p_kind <> 'report' then coalesce(l.held_until, v_at) else v_at end order by a.name)
+  from patchcord.agents a left join patchcord.count_turns(p_recipients, p_limits) l on l.agent_uuid = a.id
+  where a.id = any (p_recipients)
+  into v_to, v_names, v_wake_ats;
+  perform patchcord.insert_message(v_id, v_at, v_to, v_names, v_wake_ats, p_content, p_thread_uuid, p_thread, p_kind,
+    p_urgency, p_reply_to, v_expires_at);
   select jsonb_build_object(
     'outcome', 'sent', 'message_id', v_id, 'thread', p_thread, 'sent_at', v_at, 'replayed', false,
     'expires_at', case when bool_or(r.id <> v_me) then v_expires_at end,
-    'recipients', jsonb_agg(jsonb_build_object(
-      'agent', r.name,
-      'state', case when r.id = v_me then 'deferred' else 'new' end,
-      'reach', case when r.id = v_me then 'self' else x.reach end,
-      'last_seen_at', x.last_seen_at,
-      'held_until', case when r.wake_at > v_at then r.wake_at end
-    ) order by r.name),
-    'wakes', coalesce(jsonb_agg(jsonb_build_object(
-      'id', v_id, 'toNamespaceId', v_ns, 'toAgentId', r.id, 'from', s.agent, 'to', r.name, 'namespace', s.namespace,
-      'kind', p_kind, 'urgency', p_urgency, 'thread', p_thread
-    )) filter (where r.wake_at <= v_at), '[]')
+    'recipients', jsonb_agg(
+      patchcord.tell_recipient(r.name, r.id = v_me, x.reach, x.last_seen_at, r.wake_at, v_at) order by r.name),
+    'wakes', coalesce(jsonb_agg(patchcord.tell_wake(v_id, r.id, r.name, p_kind, p_urgency, p_thread))
+      filter (where r.wake_at <= v_at), '[]')
   )
-  from recipient r cross join sender s left join patchcord.reach_of(p_recipients) x on x.agent_uuid = r.id
+  from unnest(v_to, v_names, v_wake_ats) as r (id, name, wake_at)
+    left join patchcord.reach_of(v_to) x on x.agent_uuid = r.id
   into v_answer;
-  -- Whatever state it is in: what was done or resolved, or is kept for later, has its answer from now on.
-  update patchcord.deliveries d set answered_at = v_at
-  where d.message_id = p_reply_to and d.to_agent_uuid = v_me and d.answered_at is null;
+  if p_reply_to is not null then
+    -- Whatever state it is in: what was done or resolved, or is kept for later, has its answer from now on.
+    update patchcord.deliveries d set answered_at = v_at
+    where d.message_id = p_reply_to and d.to_agent_uuid = v_me and d.answered_at is null;
+  end if;
   return v_answer;
 end
 $function$
@@ -3728,6 +3982,35 @@ $function$
 ;
 comment on function patchcord.take_notices(double precision) is 'Shows and settles the caller''s notices of resolves: the oldest 5 at most, and no more than take about p_tokens_max.';
 grant execute on function patchcord.take_notices(double precision) to patchcord_agent;
+
+create or replace FUNCTION patchcord.tell_recipient(p_name text, p_is_me boolean, p_reach text, p_last_seen_at timestamp with time zone, p_wake_at timestamp with time zone, p_at timestamp with time zone)
+ RETURNS jsonb
+ LANGUAGE sql
+ STABLE
+AS $function$
+  select jsonb_build_object(
+    'agent', p_name, 'state', case when p_is_me then 'deferred' else 'new' end,
+    'reach', case when p_is_me then 'self' else p_reach end, 'last_seen_at', p_last_seen_at,
+    'held_until', case when p_wake_at > p_at then p_wake_at end
+  )
+$function$
+;
+comment on function patchcord.tell_recipient(text,boolean,text,timestamp with time zone,timestamp with time zone,timestamp with time zone) is 'What the sender is told of a recipient.';
+grant execute on function patchcord.tell_recipient(text,boolean,text,timestamp with time zone,timestamp with time zone,timestamp with time zone) to patchcord_agent;
+
+create or replace FUNCTION patchcord.tell_wake(p_id uuid, p_to uuid, p_name text, p_kind text, p_urgency text, p_thread text)
+ RETURNS jsonb
+ LANGUAGE sql
+ STABLE
+AS $function$
+  select jsonb_build_object(
+    'id', p_id, 'toNamespaceId', patchcord.claim_namespace(), 'toAgentId', p_to, 'from', patchcord.claim('agent_name'),
+    'to', p_name, 'namespace', patchcord.claim('ns_name'), 'kind', p_kind, 'urgency', p_urgency, 'thread', p_thread
+  )
+$function$
+;
+comment on function patchcord.tell_wake(uuid,uuid,text,text,text,text) is 'A wake of a message that the caller sends.';
+grant execute on function patchcord.tell_wake(uuid,uuid,text,text,text,text) to patchcord_agent;
 
 create or replace FUNCTION patchcord.to_words(p_text text)
  RETURNS tsquery

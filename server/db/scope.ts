@@ -28,6 +28,38 @@ export interface Scope {
   bus: WakeBus
   /** Shares the database out among tokens; without it everything runs at once. */
   turns?: Turns
+  /** Gathers sends that come at once; without it each is a statement of its own. */
+  sends?: SendBatch
+}
+
+/** The rows of an entry function's statement: one. */
+export type EntryRows = { answer: unknown }[]
+
+/** A send, or with `answers` (the id of a message) an answer to it. */
+export interface SendRow {
+  /** SHA-256 of the token, hex. */
+  hash: string
+  content: string | null
+  key: string | null
+  body_hash: string
+  to?: string[]
+  namespaces?: (string | null)[]
+  thread?: string | null
+  kind?: string
+  urgency?: string
+  expires_in?: number | null
+  answers?: string
+  state?: string
+}
+
+export interface SendBatch {
+  /**
+   * Stores one row: at once and `alone` when nothing else is under way, else together with what waits by then. What it rejects
+   * with is an error of this row, or of the database, as `alone` would.
+   */
+  add(row: SendRow, alone: () => Promise<EntryRows>): Promise<EntryRows>
+  /** Rows that wait now. */
+  readonly waiting: number
 }
 
 /** What every entry function answers: an outcome, and what belongs to it. */
@@ -91,8 +123,23 @@ function toIsoTime(text: string | null | undefined): string {
  * Runs one entry function (one statement, its own transaction), publishes its wakes after the commit, and throws for a
  * token that may not enter. `call` returns rows with one jsonb column named `answer`.
  */
-export async function callEntry(scope: Scope, call: (sql: Sql) => Promise<{ answer: unknown }[]>): Promise<Outcome> {
-  const rows = await inTurn(scope, scope.tokenHash, () => reach(() => call(scope.sql)))
+export async function callEntry(scope: Scope, call: (sql: Sql) => Promise<EntryRows>): Promise<Outcome> {
+  return await enter(scope, () => call(scope.sql))
+}
+
+/** The same for a send or an answer, which may go with others in one transaction; one without a `row` goes alone. */
+export async function callSend(
+  scope: Scope,
+  row: Omit<SendRow, 'hash'> | null,
+  call: (sql: Sql) => Promise<EntryRows>,
+): Promise<Outcome> {
+  const { sends, tokenHash, sql } = scope
+  const alone = () => call(sql)
+  return await enter(scope, () => (sends && row ? sends.add({ ...row, hash: tokenHash }, alone) : alone()))
+}
+
+async function enter(scope: Scope, call: () => Promise<EntryRows>): Promise<Outcome> {
+  const rows = await inTurn(scope, scope.tokenHash, () => reach(call))
   const outcome = rows[0]?.answer as Outcome
   checkEntrance(outcome)
   if (outcome.wakes) scope.bus.publish(outcome.wakes)

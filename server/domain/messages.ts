@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { asAgent, callEntry, type Outcome, type Scope } from '../db/scope.ts'
+import { asAgent, callSend, type Outcome, type Scope } from '../db/scope.ts'
 import { PatchcordError } from '../errors.ts'
 import { attentionLimits, checkAttention } from './attention.ts'
 import { MessageId, MessageState, messageNotFound } from './delivery.ts'
@@ -106,8 +106,10 @@ export async function sendMessage(scope: Scope, input: z.output<typeof SendMessa
   const to = parseAddresses(input.to, scope.limits.recipientsMax)
   const bodyHash = hashBody(['send', input.to, input.content, thread, kind, urgency, expiresIn])
   const limits = JSON.stringify(attentionLimits(scope.limits))
-  const answer = await callEntry(
+  const row = { content: input.content, key, body_hash: bodyHash, thread, kind, urgency, expires_in: expiresIn }
+  const answer = await callSend(
     scope,
+    to && { ...row, to: to.names, namespaces: to.namespaces },
     (sql) => sql`
       select patchcord.send_message(
         ${scope.tokenHash}, ${to?.names ?? null}::text[], ${to?.namespaces ?? null}::text[], ${input.content}, ${thread},
@@ -134,8 +136,9 @@ export async function replyToMessage(scope: Scope, input: z.output<typeof ReplyT
   const state = input.resolve ? 'resolved' : input.defer ? 'deferred' : 'answered'
   const bodyHash = hashBody(['reply', input.message_id, content, state])
   const limits = JSON.stringify(attentionLimits(scope.limits))
-  const answer = await callEntry(
+  const answer = await callSend(
     scope,
+    { content, key, body_hash: bodyHash, answers: input.message_id, state },
     (sql) => sql`
       select patchcord.reply_message(
         ${scope.tokenHash}, ${input.message_id}, ${content}, ${state}, ${key}, ${bodyHash}, ${limits}::text::jsonb)

@@ -83,7 +83,7 @@ comment on function patchcord.uuid_v7() is 'A time-ordered UUID. Its order is no
 create function patchcord.claim(p_name text) returns text
 language sql stable parallel safe
 as $$
-  select nullif(current_setting('request.jwt.claims', true), '')::jsonb ->> p_name
+  select nullif(current_setting('request.jwt.claims', true), '')::json ->> p_name
 $$;
 comment on function patchcord.claim(text) is 'One claim of the current request, null when there is none.';
 

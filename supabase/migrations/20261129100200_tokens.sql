@@ -124,6 +124,31 @@ $$;
 comment on function patchcord.enter(text, float8, jsonb) is
   'Resolves a token hash (hex) to an identity and takes p_cost from its bucket. Outcome ok, rate_limited, paused, banned, token_rejected, token_revoked or agent_gone.';
 
+create function patchcord.enter_many(p_tokens uuid[], p_limits jsonb) returns setof patchcord.entrance
+language plpgsql
+as $$
+declare
+  v_burst float8 := (p_limits ->> 'sendBurst')::float8;
+  v_per_second float8 := (p_limits ->> 'sendPerSecond')::float8;
+begin
+  return query
+  update patchcord.tokens t set
+    bucket = patchcord.refill(t.bucket, t.bucket_at, v_burst, v_per_second) - 1,
+    refusals = 0,
+    bucket_at = greatest(t.bucket_at, clock_timestamp()),
+    last_used_at = clock_timestamp()
+  from patchcord.agents a join patchcord.namespaces n on n.id = a.namespace_uuid
+  where t.id = any (p_tokens) and a.id = t.agent_uuid
+    and a.deleted_at is null and n.paused_at is null and t.revoked_at is null
+    and coalesce(t.expires_at > clock_timestamp(), true) and coalesce(t.banned_until <= clock_timestamp(), true)
+    and patchcord.refill(t.bucket, t.bucket_at, v_burst, v_per_second) >= 1
+  returning 'ok', t.id, t.agent_uuid, t.namespace_uuid, a.name, n.name, t.label, t.expires_at, null::integer,
+    null::timestamptz, null::timestamptz;
+end
+$$;
+comment on function patchcord.enter_many(uuid[], jsonb) is
+  'As enter, with the cost of a send, for tokens that are locked: only who may go on is in the answer, and nothing was written of the others.';
+
 create function patchcord.count_refusal(p_token uuid, p_limits jsonb) returns timestamptz
 language plpgsql
 as $$
@@ -174,12 +199,20 @@ as $$
     least(p_burst, p_level + greatest(0, extract(epoch from clock_timestamp() - p_at)) * p_per_second) end
 $$;
 
+create function patchcord.claims_of(p_who patchcord.entrance) returns text
+language sql stable
+as $$
+  select json_build_object(
+    'ns', p_who.namespace_id, 'agent', p_who.agent_id, 'token', p_who.token_id,
+    'ns_name', p_who.namespace, 'agent_name', p_who.agent)::text
+$$;
+comment on function patchcord.claims_of(patchcord.entrance) is 'What policies and functions go by: who the caller is, and its names.';
+
 create function patchcord.assume(p_who patchcord.entrance) returns void
 language plpgsql
 as $$
 begin
-  perform set_config('request.jwt.claims', json_build_object(
-    'ns', p_who.namespace_id, 'agent', p_who.agent_id, 'token', p_who.token_id)::text, true);
+  perform set_config('request.jwt.claims', patchcord.claims_of(p_who), true);
   perform set_config('role', 'patchcord_agent', true);
 end
 $$;
@@ -244,12 +277,12 @@ comment on function patchcord.recent_revocations(float8, uuid[]) is
   'Entry: tokens that ended in the last p_seconds, those of p_tokens that ended whenever (or never were), and those of agents renamed in p_seconds, with how long ago: what was opened under the old name ends. Names nobody and needs no token.';
 
 revoke execute on function
-  patchcord.enter(text, float8, jsonb), patchcord.count_refusal(uuid, jsonb), patchcord.note_refusal(text, jsonb),
+  patchcord.enter(text, float8, jsonb), patchcord.enter_many(uuid[], jsonb), patchcord.count_refusal(uuid, jsonb), patchcord.note_refusal(text, jsonb),
   patchcord.refill(float8, timestamptz, float8, float8),
-  patchcord.assume(patchcord.entrance), patchcord.enter_agent(text), patchcord.resolve_token(text),
+  patchcord.claims_of(patchcord.entrance), patchcord.assume(patchcord.entrance), patchcord.enter_agent(text), patchcord.resolve_token(text),
   patchcord.recent_revocations(float8, uuid[])
 from public;
 grant execute on function
-  patchcord.enter(text, float8, jsonb), patchcord.note_refusal(text, jsonb), patchcord.assume(patchcord.entrance), patchcord.enter_agent(text),
-  patchcord.resolve_token(text), patchcord.recent_revocations(float8, uuid[])
+  patchcord.enter(text, float8, jsonb), patchcord.note_refusal(text, jsonb), patchcord.claims_of(patchcord.entrance),
+  patchcord.assume(patchcord.entrance), patchcord.enter_agent(text), patchcord.resolve_token(text), patchcord.recent_revocations(float8, uuid[])
 to patchcord_api;

@@ -54,8 +54,8 @@ create policy agent_sends on patchcord.agent_messages for insert to patchcord_ag
     from_agent_uuid = (select patchcord.claim_agent())
     and from_namespace_uuid = (select patchcord.claim_namespace())
     and to_namespace_uuid = (select patchcord.claim_namespace())
-    and namespace_id = (select n.name from patchcord.namespaces n where n.id = (select patchcord.claim_namespace()))
-    and from_agent = (select a.name from patchcord.agents a where a.id = (select patchcord.claim_agent()))
+    and namespace_id = (select patchcord.claim('ns_name'))
+    and from_agent = (select patchcord.claim('agent_name'))
     and to_agent = (select a.name from patchcord.agents a where a.id = agent_messages.to_agent_uuid)
   );
 create policy ticket_reads_own on patchcord.agent_messages for select to patchcord_ticket
@@ -90,6 +90,63 @@ $$;
 comment on function patchcord.find_recipients(text[], text[]) is
   'The agent of each address; null for an unknown one and, just so, for one of another namespace.';
 
+create function patchcord.insert_message(
+  p_id uuid, p_at timestamptz, p_to uuid[], p_names text[], p_wake_ats timestamptz[], p_content text, p_thread_uuid uuid,
+  p_thread text, p_kind text, p_urgency text, p_reply_to uuid, p_expires_at timestamptz
+) returns void
+language plpgsql
+as $$
+declare
+  v_me uuid := patchcord.claim_agent();
+  v_ns uuid := patchcord.claim_namespace();
+begin
+  insert into patchcord.message_bodies (id, from_namespace_uuid, from_agent_uuid, content, sent_at)
+  values (p_id, v_ns, v_me, p_content, p_at);
+  insert into patchcord.agent_messages (
+    id, from_namespace_uuid, to_namespace_uuid, from_agent_uuid, to_agent_uuid, namespace_id, from_agent, to_agent,
+    thread_uuid, thread, kind, urgency, reply_to, sent_at, wake_at
+  )
+  select p_id, v_ns, v_ns, v_me, r.id, patchcord.claim('ns_name'), patchcord.claim('agent_name'), r.name,
+    p_thread_uuid, p_thread, p_kind, p_urgency, p_reply_to, p_at, r.wake_at
+  from unnest(p_to, p_names, p_wake_ats) as r (id, name, wake_at);
+  insert into patchcord.deliveries (
+    message_id, to_agent_uuid, from_agent_uuid, state, wake_at, held, deferred_at, expires_at
+  )
+  select p_id, r.id, v_me, case when r.id = v_me then 'deferred' else 'new' end, r.wake_at,
+    coalesce(r.wake_at > p_at, false), case when r.id = v_me then p_at end, case when r.id <> v_me then p_expires_at end
+  from unnest(p_to, p_wake_ats) as r (id, wake_at);
+end
+$$;
+comment on function patchcord.insert_message(
+  uuid, timestamptz, uuid[], text[], timestamptz[], text, uuid, text, text, text, uuid, timestamptz
+) is 'The rows of one message from the caller, under its claims. p_wake_ats: null for never.';
+
+create function patchcord.tell_recipient(
+  p_name text, p_is_me boolean, p_reach text, p_last_seen_at timestamptz, p_wake_at timestamptz, p_at timestamptz
+) returns jsonb
+language sql stable
+as $$
+  select jsonb_build_object(
+    'agent', p_name, 'state', case when p_is_me then 'deferred' else 'new' end,
+    'reach', case when p_is_me then 'self' else p_reach end, 'last_seen_at', p_last_seen_at,
+    'held_until', case when p_wake_at > p_at then p_wake_at end
+  )
+$$;
+comment on function patchcord.tell_recipient(text, boolean, text, timestamptz, timestamptz, timestamptz) is
+  'What the sender is told of a recipient.';
+
+create function patchcord.tell_wake(
+  p_id uuid, p_to uuid, p_name text, p_kind text, p_urgency text, p_thread text
+) returns jsonb
+language sql stable
+as $$
+  select jsonb_build_object(
+    'id', p_id, 'toNamespaceId', patchcord.claim_namespace(), 'toAgentId', p_to, 'from', patchcord.claim('agent_name'),
+    'to', p_name, 'namespace', patchcord.claim('ns_name'), 'kind', p_kind, 'urgency', p_urgency, 'thread', p_thread
+  )
+$$;
+comment on function patchcord.tell_wake(uuid, uuid, text, text, text, text) is 'A wake of a message that the caller sends.';
+
 create function patchcord.store_message(
   p_recipients uuid[], p_content text, p_thread_uuid uuid, p_thread text, p_kind text, p_urgency text, p_reply_to uuid,
   p_limits jsonb, p_silent boolean, p_expires_in float8
@@ -98,60 +155,40 @@ language plpgsql
 as $$
 declare
   v_me uuid := patchcord.claim_agent();
-  v_ns uuid := patchcord.claim_namespace();
   v_id uuid := patchcord.uuid_v7();
   v_at timestamptz := clock_timestamp();
   v_expires_at timestamptz := v_at + make_interval(secs => p_expires_in);
+  v_to uuid[];
+  v_names text[];
+  v_wake_ats timestamptz[];
   v_answer jsonb;
 begin
-  with recipient as (
-    select a.id, a.name,
-      case when p_silent or a.id = v_me then null
-        when p_kind <> 'report' then coalesce(l.held_until, v_at) else v_at end as wake_at
-    from patchcord.agents a left join patchcord.count_turns(p_recipients, p_limits) l on l.agent_uuid = a.id
-    where a.id = any (p_recipients)
-  ), body as (
-    insert into patchcord.message_bodies (id, from_namespace_uuid, from_agent_uuid, content, sent_at)
-    values (v_id, v_ns, v_me, p_content, v_at)
-  ), sender as (
-    select a.name as agent, n.name as namespace
-    from patchcord.agents a join patchcord.namespaces n on n.id = a.namespace_uuid where a.id = v_me
-  ), row_of as (
-    insert into patchcord.agent_messages (
-      id, from_namespace_uuid, to_namespace_uuid, from_agent_uuid, to_agent_uuid, namespace_id, from_agent, to_agent,
-      thread_uuid, thread, kind, urgency, reply_to, sent_at, wake_at
-    )
-    select v_id, v_ns, v_ns, v_me, r.id, s.namespace, s.agent, r.name,
-      p_thread_uuid, p_thread, p_kind, p_urgency, p_reply_to, v_at, r.wake_at
-    from recipient r cross join sender s
-  ), delivery as (
-    insert into patchcord.deliveries (
-      message_id, to_agent_uuid, from_agent_uuid, state, wake_at, held, deferred_at, expires_at
-    )
-    select v_id, r.id, v_me, case when r.id = v_me then 'deferred' else 'new' end, r.wake_at,
-      coalesce(r.wake_at > v_at, false), case when r.id = v_me then v_at end, case when r.id <> v_me then v_expires_at end
-    from recipient r
-  )
+  -- Several small statements: Postgres sets up each node of a plan anew at every call, and one statement for all of this, with
+  -- the policies of three tables in it, took longer.
+  select array_agg(a.id order by a.name), array_agg(a.name order by a.name), array_agg(
+    case when p_silent or a.id = v_me then null
+      when p_kind <> 'report' then coalesce(l.held_until, v_at) else v_at end order by a.name)
+  from patchcord.agents a left join patchcord.count_turns(p_recipients, p_limits) l on l.agent_uuid = a.id
+  where a.id = any (p_recipients)
+  into v_to, v_names, v_wake_ats;
+  perform patchcord.insert_message(v_id, v_at, v_to, v_names, v_wake_ats, p_content, p_thread_uuid, p_thread, p_kind,
+    p_urgency, p_reply_to, v_expires_at);
   select jsonb_build_object(
     'outcome', 'sent', 'message_id', v_id, 'thread', p_thread, 'sent_at', v_at, 'replayed', false,
     'expires_at', case when bool_or(r.id <> v_me) then v_expires_at end,
-    'recipients', jsonb_agg(jsonb_build_object(
-      'agent', r.name,
-      'state', case when r.id = v_me then 'deferred' else 'new' end,
-      'reach', case when r.id = v_me then 'self' else x.reach end,
-      'last_seen_at', x.last_seen_at,
-      'held_until', case when r.wake_at > v_at then r.wake_at end
-    ) order by r.name),
-    'wakes', coalesce(jsonb_agg(jsonb_build_object(
-      'id', v_id, 'toNamespaceId', v_ns, 'toAgentId', r.id, 'from', s.agent, 'to', r.name, 'namespace', s.namespace,
-      'kind', p_kind, 'urgency', p_urgency, 'thread', p_thread
-    )) filter (where r.wake_at <= v_at), '[]')
+    'recipients', jsonb_agg(
+      patchcord.tell_recipient(r.name, r.id = v_me, x.reach, x.last_seen_at, r.wake_at, v_at) order by r.name),
+    'wakes', coalesce(jsonb_agg(patchcord.tell_wake(v_id, r.id, r.name, p_kind, p_urgency, p_thread))
+      filter (where r.wake_at <= v_at), '[]')
   )
-  from recipient r cross join sender s left join patchcord.reach_of(p_recipients) x on x.agent_uuid = r.id
+  from unnest(v_to, v_names, v_wake_ats) as r (id, name, wake_at)
+    left join patchcord.reach_of(v_to) x on x.agent_uuid = r.id
   into v_answer;
-  -- Whatever state it is in: what was done or resolved, or is kept for later, has its answer from now on.
-  update patchcord.deliveries d set answered_at = v_at
-  where d.message_id = p_reply_to and d.to_agent_uuid = v_me and d.answered_at is null;
+  if p_reply_to is not null then
+    -- Whatever state it is in: what was done or resolved, or is kept for later, has its answer from now on.
+    update patchcord.deliveries d set answered_at = v_at
+    where d.message_id = p_reply_to and d.to_agent_uuid = v_me and d.answered_at is null;
+  end if;
   return v_answer;
 end
 $$;
@@ -208,9 +245,16 @@ begin
       where a.namespace_uuid = patchcord.claim_namespace() and a.id <> patchcord.claim_agent() and a.deleted_at is null
     );
   else
-    select array_agg(distinct r.agent_uuid) filter (where r.agent_uuid is not null),
-      coalesce(array_agg(r.address) filter (where r.agent_uuid is null), '{}')
-    from patchcord.find_recipients(p_to, p_namespaces) r into v_recipients, v_unknown;
+    -- Whose address is plain is found by one look; who else, or who is unknown, by another.
+    v_recipients := array(
+      select a.id from patchcord.agents a
+      where a.namespace_uuid = patchcord.claim_namespace() and a.name = any (p_to) and a.deleted_at is null
+    );
+    if cardinality(v_recipients) <> cardinality(p_to) or cardinality(array_remove(p_namespaces, null)) > 0 then
+      select array_agg(distinct r.agent_uuid) filter (where r.agent_uuid is not null),
+        coalesce(array_agg(r.address) filter (where r.agent_uuid is null), '{}')
+      from patchcord.find_recipients(p_to, p_namespaces) r into v_recipients, v_unknown;
+    end if;
   end if;
   -- A list is all or nothing.
   if cardinality(v_unknown) > 0 or coalesce(cardinality(v_recipients), 0) = 0 then
@@ -218,7 +262,11 @@ begin
   end if;
   -- Two agents that write to each other at once would both pass the gate; the pair's row lets one go first.
   perform patchcord.lock_pairs(v_recipients);
-  if p_to is not null and p_kind <> 'report' then
+  if p_to is not null and p_kind <> 'report' and exists (
+    select from patchcord.deliveries d
+    where d.to_agent_uuid = patchcord.claim_agent() and d.from_agent_uuid = any (v_recipients)
+      and d.state = 'new' and d.wake_at is not null
+  ) then
     -- What closes the gate is fetched by being shown, and this must outlive the refusal: an outcome, not an exception.
     v_blocked := patchcord.take_new(array_remove(v_recipients, patchcord.claim_agent()), null, false, 20, 8000);
     if jsonb_array_length(v_blocked) > 0 then
@@ -334,6 +382,9 @@ comment on function patchcord.reply_as_me(uuid, text, text, jsonb) is
 
 revoke execute on function
   patchcord.find_recipients(text[], text[]),
+  patchcord.insert_message(uuid, timestamptz, uuid[], text[], timestamptz[], text, uuid, text, text, text, uuid, timestamptz),
+  patchcord.tell_recipient(text, boolean, text, timestamptz, timestamptz, timestamptz),
+  patchcord.tell_wake(uuid, uuid, text, text, text, text),
   patchcord.store_message(uuid[], text, uuid, text, text, text, uuid, jsonb, boolean, float8),
   patchcord.send_message(text, text[], text[], text, text, text, text, text, text, jsonb, float8),
   patchcord.send_as_me(text[], text[], text, text, text, text, jsonb, float8),
@@ -342,6 +393,9 @@ revoke execute on function
 from public;
 grant execute on function
   patchcord.find_recipients(text[], text[]),
+  patchcord.insert_message(uuid, timestamptz, uuid[], text[], timestamptz[], text, uuid, text, text, text, uuid, timestamptz),
+  patchcord.tell_recipient(text, boolean, text, timestamptz, timestamptz, timestamptz),
+  patchcord.tell_wake(uuid, uuid, text, text, text, text),
   patchcord.store_message(uuid[], text, uuid, text, text, text, uuid, jsonb, boolean, float8),
   patchcord.send_as_me(text[], text[], text, text, text, text, jsonb, float8),
   patchcord.reply_as_me(uuid, text, text, jsonb)

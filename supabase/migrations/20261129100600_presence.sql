@@ -63,24 +63,21 @@ create policy agent_ends_own on patchcord.leases for delete to patchcord_agent
 grant select, insert, update on patchcord.presence to patchcord_agent;
 grant select, insert, update, delete on patchcord.leases to patchcord_agent;
 
-create function patchcord.reach_of(p_agents uuid[])
+create function patchcord.reaches(p_agents uuid[])
 returns table (
-  agent_uuid uuid, agent text, reach text, state text, client text, machine text,
+  agent_uuid uuid, namespace_uuid uuid, agent text, reach text, state text, client text, machine text,
   lease_renewed_at timestamptz, last_seen_at timestamptz
 )
-language plpgsql stable security definer
-set search_path = pg_catalog, pg_temp
+language sql stable
 as $$
-begin
-  -- Definer, because an agent may not read the tokens whose last use shows that another was here.
-  return query
-  select a.id, a.name,
+  select a.id, a.namespace_uuid, a.name,
     case
       when l.renewed_at is not null then 'wakeable'
       when seen.at > clock_timestamp() - interval '3 minutes' then 'online'
       else 'offline'
     end,
-    p.state, coalesce(l.client, p.client), coalesce(l.machine, p.machine), l.renewed_at, seen.at
+    p.state, coalesce(l.client, p.client), coalesce(l.machine, p.machine),
+    l.renewed_at, seen.at
   from patchcord.agents a
     left join patchcord.presence p on p.agent_uuid = a.id
     left join lateral (
@@ -94,11 +91,28 @@ begin
     left join lateral (
       select greatest(max(t.last_used_at), p.reported_at) as at from patchcord.tokens t where t.agent_uuid = a.id
     ) seen on true
-  where a.id = any (p_agents) and a.namespace_uuid = patchcord.claim_namespace() and a.deleted_at is null;
+  where a.id = any (p_agents) and a.deleted_at is null
+$$;
+comment on function patchcord.reaches(uuid[]) is
+  'Reach of agents with its evidence: wakeable (a live lease), online (seen within 3 minutes) or offline. For functions that have chosen the agents.';
+
+create function patchcord.reach_of(p_agents uuid[])
+returns table (
+  agent_uuid uuid, agent text, reach text, state text, client text, machine text,
+  lease_renewed_at timestamptz, last_seen_at timestamptz
+)
+language plpgsql stable security definer
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+  -- Definer, because an agent may not read the tokens whose last use shows that another was here.
+  return query
+  select r.agent_uuid, r.agent, r.reach, r.state, r.client, r.machine, r.lease_renewed_at, r.last_seen_at
+  from patchcord.reaches(p_agents) r where r.namespace_uuid = patchcord.claim_namespace();
 end
 $$;
 comment on function patchcord.reach_of(uuid[]) is
-  'Reach of agents of the caller''s namespace with its evidence: wakeable (a live lease), online (seen within 3 minutes) or offline.';
+  'The same of agents of the caller''s namespace.';
 
 create function patchcord.renew_leases(p_rows jsonb, p_seconds float8) returns jsonb
 language plpgsql security definer
@@ -248,7 +262,7 @@ comment on function patchcord.report_presence(text, text, text, text, text, bool
   'Entry: what the caller''s session is doing, and whether a person has just typed in it.';
 
 revoke execute on function
-  patchcord.reach_of(uuid[]), patchcord.renew_leases(jsonb, float8),
+  patchcord.reaches(uuid[]), patchcord.reach_of(uuid[]), patchcord.renew_leases(jsonb, float8),
   patchcord.end_lease(text, text), patchcord.report_presence(text, text, text, text, text, boolean)
 from public;
 grant execute on function patchcord.reach_of(uuid[]) to patchcord_agent;

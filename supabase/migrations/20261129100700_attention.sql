@@ -22,6 +22,15 @@ as $$
 declare
   v_me uuid := patchcord.claim_agent();
 begin
+  -- Where it is one pair that there is already, which is what most sends meet, no order is to be kept.
+  if cardinality(p_others) = 1 then
+    perform from patchcord.pairs p
+    where p.low_uuid = least(v_me, p_others[1]) and p.high_uuid = greatest(v_me, p_others[1])
+    for update;
+    if found then
+      return;
+    end if;
+  end if;
   -- Only agents of the caller's namespace have a pair with it, so that an id of another one tells nothing.
   -- In key order, whoever asks: two lists that cross wait for each other and do not deadlock.
   insert into patchcord.pairs (low_uuid, high_uuid)
@@ -46,20 +55,32 @@ returns table (agent_uuid uuid, held_until timestamptz)
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 as $$
+begin
+  return query
+  select t.to_agent_uuid, t.held_until
+  from patchcord.count_turns_of(array_fill(patchcord.claim_agent(), array[cardinality(p_others)]), p_others, p_limits) t;
+end
+$$;
+comment on function patchcord.count_turns(uuid[], jsonb) is
+  'Counts a turn of the caller in each (locked) pair where the direction changed; held_until is set where the loop budget is spent.';
+
+create function patchcord.count_turns_of(p_from uuid[], p_to uuid[], p_limits jsonb)
+returns table (from_agent_uuid uuid, to_agent_uuid uuid, held_until timestamptz)
+language plpgsql
+as $$
 declare
-  v_me uuid := patchcord.claim_agent();
   v_window interval := make_interval(secs => (p_limits ->> 'turnsWindowSeconds')::float8);
 begin
   -- A turn is a change of direction; further messages the same way write nothing.
   update patchcord.pairs p set
-    turns = case when patchcord.is_pair_fresh(p, v_window) then 0 else p.turns end + coalesce(p.last_from_uuid <> v_me, false)::integer,
+    turns = case when patchcord.is_pair_fresh(p, v_window) then 0 else p.turns end + coalesce(p.last_from_uuid <> o.me, false)::integer,
     window_started_at = case when patchcord.is_pair_fresh(p, v_window) then clock_timestamp() else p.window_started_at end,
-    last_from_uuid = v_me
-  from unnest(p_others) as o (id)
-  where p.low_uuid = least(v_me, o.id) and p.high_uuid = greatest(v_me, o.id)
-    and (p.last_from_uuid is distinct from v_me or patchcord.is_pair_fresh(p, v_window));
+    last_from_uuid = o.me
+  from unnest(p_from, p_to) as o (me, you)
+  where p.low_uuid = least(o.me, o.you) and p.high_uuid = greatest(o.me, o.you)
+    and (p.last_from_uuid is distinct from o.me or patchcord.is_pair_fresh(p, v_window));
   return query
-  select o.id,
+  select o.me, o.you,
     case when p.turns > case
       when exists (
         select from patchcord.presence s
@@ -67,12 +88,12 @@ begin
       ) then (p_limits ->> 'turnsMax')::integer
       else (p_limits ->> 'turnsUnattendedMax')::integer
     end then p.window_started_at + v_window end
-  from unnest(p_others) as o (id)
-    join patchcord.pairs p on p.low_uuid = least(v_me, o.id) and p.high_uuid = greatest(v_me, o.id);
+  from unnest(p_from, p_to) as o (me, you)
+    join patchcord.pairs p on p.low_uuid = least(o.me, o.you) and p.high_uuid = greatest(o.me, o.you);
 end
 $$;
-comment on function patchcord.count_turns(uuid[], jsonb) is
-  'Counts a turn of each (locked) pair where the direction changed; held_until is set where the loop budget is spent.';
+comment on function patchcord.count_turns_of(uuid[], uuid[], jsonb) is
+  'The same for pairs of any senders and recipients, each pair once.';
 
 create function patchcord.is_pair_fresh(p_pair patchcord.pairs, p_window interval) returns boolean
 language plpgsql volatile
@@ -132,7 +153,7 @@ comment on function patchcord.with_new(uuid[], integer) is
   'Those of p_agents, but for the caller, that have at least p_min new messages, by id. Silent notices of resolves are none.';
 
 revoke execute on function
-  patchcord.lock_pairs(uuid[]), patchcord.count_turns(uuid[], jsonb),
+  patchcord.lock_pairs(uuid[]), patchcord.count_turns(uuid[], jsonb), patchcord.count_turns_of(uuid[], uuid[], jsonb),
   patchcord.is_pair_fresh(patchcord.pairs, interval), patchcord.full_inboxes(uuid[], integer),
   patchcord.with_new(uuid[], integer)
 from public;

@@ -4,6 +4,7 @@ import type { Sql } from '../../server/db/connect.ts'
 import type { Scope } from '../../server/db/scope.ts'
 import { createAgent } from '../../server/domain/agents.ts'
 import { createNamespace } from '../../server/domain/namespaces.ts'
+import { createSendBatch } from '../../server/domain/send-batch.ts'
 import { hashToken, issueToken } from '../../server/domain/tokens.ts'
 import { createBus, type Wake, type WakeBus } from '../../server/wakes/bus.ts'
 import { createWaiters } from '../../server/wakes/waiters.ts'
@@ -39,6 +40,8 @@ export async function seed<Name extends string>(
 ): Promise<Record<Name, SeededAgent>> {
   const limits = { ...DEFAULT_LIMITS, ...options.limits }
   const { id: namespaceId } = await createNamespace(database.admin, { name: namespace })
+  // As in the server: what tests send at once goes together.
+  const sends = createSendBatch(database.api, limits)
   const agents: [Name, SeededAgent][] = []
   for (const agent of names) {
     const { id: agentId } = await createAgent(database.admin, { namespace, name: agent })
@@ -52,7 +55,7 @@ export async function seed<Name extends string>(
         bus.publish(published)
       },
     }
-    const scope: Scope = { sql: database.api, tokenHash: hashToken(token), limits, bus: recording }
+    const scope: Scope = { sql: database.api, tokenHash: hashToken(token), limits, bus: recording, sends }
     const run = <T>(work: (scope: Scope) => Promise<T>) => work(scope)
     const facts = { agent, namespace, agentId, namespaceId, tokenId, token, tokenHash: scope.tokenHash, scope, wakes }
     agents.push([agent, Object.assign(run, facts) as SeededAgent])

@@ -59,12 +59,12 @@ export async function startEmbedded(options: EmbeddedOptions): Promise<Embedded>
   }
 }
 
-/** The database of a data folder whose server is running, for operator verbs beside it; null when it is not. */
-export async function findEmbedded(dataDir: string): Promise<{ admin: ConnectionTarget } | null> {
+/** The database of a data folder whose server is running, for operator verbs and measurements beside it; null when it is not. */
+export async function findEmbedded(dataDir: string): Promise<Pick<Embedded, 'admin' | 'api'> | null> {
   const passwords = await findPasswords(dataDir)
   if (!passwords) return null
   const file = await findRunning(clusterFolder(await realpath(dataDir)))
-  return file?.isReady ? { admin: describeTargets(file, passwords).admin } : null
+  return file?.isReady ? describeTargets(file, passwords) : null
 }
 
 async function startCluster(options: EmbeddedOptions) {

@@ -23,6 +23,20 @@ export const ENTRIES: Record<string, Call> = {
       select patchcord.send_message(${hash}, ${[to]}::text[], ${[null]}::text[], 'x', 't', 'message', 'normal', 'k', 'h',
         ${LIMITS}::text::jsonb) as answer`,
   ),
+  send_batch: call(
+    (sql, hash, to) => sql`
+      select patchcord.send_batch(${JSON.stringify([toRow(hash, to)])}::text::jsonb, ${LIMITS}::text::jsonb) -> 0 as answer`,
+  ),
+  /** Gives a row for whom it lets in, and nothing for the others. */
+  prepare_batch: call(
+    (sql, hash, to) => sql`
+      select jsonb_build_object('outcome', coalesce(
+        (
+          select 'ok' from patchcord.prepare_batch(array(
+            select r from jsonb_populate_recordset(
+              null::patchcord.batch_row, ${JSON.stringify([toRow(hash, to)])}::text::jsonb) r), ${LIMITS}::text::jsonb)
+        ), patchcord.resolve_token(${hash}) ->> 'outcome')) as answer`,
+  ),
   reply_message: call(
     (sql, hash) => sql`
       select patchcord.reply_message(${hash}, ${randomUUID()}, 'x', 'answered', 'k', 'h', ${LIMITS}::text::jsonb)
@@ -42,6 +56,11 @@ export const ENTRIES: Record<string, Call> = {
           'announced', '[]'::jsonb, 'waited_seconds', 0)), 90) -> 0 as answer`,
   ),
   end_lease: call((sql, hash) => sql`select patchcord.end_lease(${hash}, 's') as answer`),
+}
+
+/** A plain send, as a batch has it. */
+function toRow(hash: string, to: string) {
+  return { hash, to: [to], namespaces: [null], content: 'x', kind: 'report', urgency: 'normal', body_hash: 'h' }
 }
 
 /** Calls each of them with this hash: name and answer. */

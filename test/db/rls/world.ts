@@ -131,7 +131,8 @@ export function asTicket(agent: SeededAgent, seconds: number): Session {
 }
 
 function claimsOf(agent: SeededAgent) {
-  return { ns: agent.namespaceId, agent: agent.agentId, token: agent.tokenId }
+  const { namespaceId: ns, agentId, tokenId: token, namespace, agent: name } = agent
+  return { ns, agent: agentId, token, ns_name: namespace, agent_name: name }
 }
 
 class Undo extends Error {}

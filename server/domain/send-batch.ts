@@ -1,0 +1,121 @@
+import { availableParallelism } from 'node:os'
+import type { Limits } from '../config.ts'
+import type { Sql } from '../db/connect.ts'
+import type { EntryRows, SendBatch, SendRow } from '../db/scope.ts'
+import { attentionLimits } from './attention.ts'
+
+/** More subtransactions than these in one transaction, with those of `realtime.send`, cost every reader of the database. */
+const ROWS_MAX = 32
+/** Of text: what comes with a long one must not wait for many of its kind. */
+const CHARACTERS_MAX = 200_000
+/** A statement that takes longer waits for a lock of somebody: it must not keep everybody else's sends waiting. */
+const LANE_MS = 50
+
+interface Waiting {
+  row: SendRow
+  alone: () => Promise<EntryRows>
+  resolve(answers: EntryRows): void
+  reject(error: unknown): void
+}
+
+/**
+ * Natural batching: no send waits for others to come, but those that come while as many statements as there are cores are under way
+ * go together in the next one. More statements at once would only wait for each other's cores and locks.
+ */
+export function createSendBatch(sql: Sql, limits: Limits, lanes = availableParallelism()): SendBatch {
+  const waiting: Waiting[] = []
+  const limitsText = JSON.stringify(attentionLimits(limits))
+  let running = 0
+  let isStarting = false
+
+  /** What this turn of the event loop brings comes along, divided among the lanes that are free. */
+  function start(): void {
+    if (isStarting || running === lanes) return
+    isStarting = true
+    setImmediate(() => {
+      isStarting = false
+      while (running < lanes && waiting.length > 0) void runNext()
+    })
+  }
+
+  async function runNext(): Promise<void> {
+    const share = Math.ceil(waiting.length / (lanes - running))
+    running++
+    await store(sql, takeBatch(waiting, share), limitsText)
+    running--
+    start()
+  }
+
+  return {
+    add(row, alone) {
+      return new Promise((resolve, reject) => {
+        waiting.push({ row, alone, resolve, reject })
+        start()
+      })
+    },
+    get waiting() {
+      return waiting.length
+    },
+  }
+}
+
+function takeBatch(waiting: Waiting[], max: number): Waiting[] {
+  let characters = 0
+  const end = waiting.findIndex(({ row }, index) => {
+    characters += row.content?.length ?? 0
+    return index === Math.min(max, ROWS_MAX) || (index > 0 && characters > CHARACTERS_MAX)
+  })
+  return waiting.splice(0, end === -1 ? waiting.length : end)
+}
+
+/** Never rejects. Ends when its lane is free, which may be before all answers are there. */
+async function store(sql: Sql, batch: Waiting[], limits: string): Promise<void> {
+  if (batch.length === 1) return await waitFor(storeAlone(batch), LANE_MS)
+  const answers = await callBatch(sql, batch, limits).catch((error: unknown) => ({ error }))
+  if ('error' in answers) {
+    // Lost with its connection, it may have been stored: not for us to do again. Any other error has undone all of it.
+    if (isUndone(answers.error)) void storeAlone(batch)
+    else for (const each of batch) each.reject(answers.error)
+    return
+  }
+  const again = batch.filter((each, index) => {
+    const answer = answers[index] as { outcome: string }
+    if (answer.outcome === 'again') return true
+    each.resolve([{ answer }])
+    return false
+  })
+  void storeAlone(again)
+}
+
+async function storeAlone(batch: Waiting[]): Promise<void> {
+  await Promise.all(batch.map(({ alone, resolve, reject }) => alone().then(resolve, reject)))
+}
+
+async function waitFor(work: Promise<void>, ms: number): Promise<void> {
+  let timer: NodeJS.Timeout | undefined
+  const late = new Promise<void>((resolve) => {
+    timer = setTimeout(resolve, ms)
+  })
+  await Promise.race([work, late])
+  clearTimeout(timer)
+}
+
+/** The answer of a database that has rolled back and goes on. */
+function isUndone(error: unknown): boolean {
+  return error instanceof Error && 'severity' in error && error.severity === 'ERROR'
+}
+
+/** A deadlock undoes all of a batch and is past by then: once more. */
+async function callBatch(sql: Sql, batch: Waiting[], limits: string): Promise<unknown[]> {
+  const rows = JSON.stringify(batch.map(({ row }) => row))
+  const call = async () => {
+    const [row] = await sql`select patchcord.send_batch(${rows}::text::jsonb, ${limits}::text::jsonb) as answers`
+    return row?.answers as unknown[]
+  }
+  try {
+    return await call()
+  } catch (error) {
+    if ((error as { code?: unknown }).code !== '40P01') throw error
+    return await call()
+  }
+}
