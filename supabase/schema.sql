@@ -3470,6 +3470,22 @@ $function$
 comment on function patchcord.resolve_token(text) is 'Entry: who a token is, without acting as it.';
 grant execute on function patchcord.resolve_token(text) to patchcord_api;
 
+create or replace FUNCTION patchcord.resolve_tokens(p_hashes text[])
+ RETURNS jsonb
+ LANGUAGE plpgsql
+AS $function$
+begin
+  -- None of them waits for a lock.
+  return (
+    select jsonb_agg(to_jsonb(patchcord.enter(h.hash, 0, null)) order by h.place)
+    from unnest(p_hashes) with ordinality as h (hash, place)
+  );
+end
+$function$
+;
+comment on function patchcord.resolve_tokens(text[]) is 'Entry: the same of many, in order.';
+grant execute on function patchcord.resolve_tokens(text[]) to patchcord_api;
+
 create or replace FUNCTION patchcord.roster()
  RETURNS jsonb
  LANGUAGE sql

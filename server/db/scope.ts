@@ -72,7 +72,8 @@ export interface Entrance {
   banned_until?: string | null
 }
 
-interface Identified extends Entrance {
+/** What the database says of a token, before its outcome is looked at. */
+export interface Identified extends Entrance {
   token_id: string
   agent_id: string
   namespace_id: string
@@ -183,7 +184,8 @@ export async function resolveIdentity(sql: Sql, tokenHash: string): Promise<Iden
   return toIdentity(row?.answer as Identified)
 }
 
-function toIdentity(entrance: Identified): Identity {
+/** Throws for a token that may not enter. */
+export function toIdentity(entrance: Identified): Identity {
   checkEntrance(entrance)
   return {
     tokenId: entrance.token_id,

@@ -1,9 +1,10 @@
 import type { IncomingHttpHeaders, IncomingMessage } from 'node:http'
 import type { FastifyInstance } from 'fastify'
 import type { Sql } from '../db/connect.ts'
+import { createResolver } from '../db/resolve.ts'
 import type { Identity, Scope } from '../db/scope.ts'
 import type { Turns } from '../db/turns.ts'
-import { hashToken, isTokenText, resolveToken } from '../domain/tokens.ts'
+import { hashToken, isTokenText } from '../domain/tokens.ts'
 import { type ErrorCode, PatchcordError } from '../errors.ts'
 import { createAddressLimiter } from './address-limit.ts'
 
@@ -132,9 +133,10 @@ function createTooMany(): (error: PatchcordError, retryAfterSeconds: number) => 
 
 /** The bearer token of a request as its caller. */
 export function createAuthenticator({ sql, admit, turns }: { sql: Sql; admit: Admit; turns: Turns }): Authenticate {
+  const resolve = createResolver(sql)
   return (request) =>
     admit(request, async (tokenHash) => {
-      const identity = await turns(tokenHash, () => resolveToken(sql, tokenHash))
+      const identity = await turns(tokenHash, () => resolve(tokenHash))
       return { identity, tokenHash }
     })
 }

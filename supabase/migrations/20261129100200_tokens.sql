@@ -244,6 +244,19 @@ end
 $$;
 comment on function patchcord.resolve_token(text) is 'Entry: who a token is, without acting as it.';
 
+create function patchcord.resolve_tokens(p_hashes text[]) returns jsonb
+language plpgsql
+as $$
+begin
+  -- None of them waits for a lock.
+  return (
+    select jsonb_agg(to_jsonb(patchcord.enter(h.hash, 0, null)) order by h.place)
+    from unnest(p_hashes) with ordinality as h (hash, place)
+  );
+end
+$$;
+comment on function patchcord.resolve_tokens(text[]) is 'Entry: the same of many, in order.';
+
 create function patchcord.recent_revocations(p_seconds float8, p_tokens uuid[])
 returns table (token_uuid uuid, reason text, renamed_seconds_ago float8)
 language plpgsql security definer
@@ -280,9 +293,9 @@ revoke execute on function
   patchcord.enter(text, float8, jsonb), patchcord.enter_many(uuid[], jsonb), patchcord.count_refusal(uuid, jsonb), patchcord.note_refusal(text, jsonb),
   patchcord.refill(float8, timestamptz, float8, float8),
   patchcord.claims_of(patchcord.entrance), patchcord.assume(patchcord.entrance), patchcord.enter_agent(text), patchcord.resolve_token(text),
-  patchcord.recent_revocations(float8, uuid[])
+  patchcord.resolve_tokens(text[]), patchcord.recent_revocations(float8, uuid[])
 from public;
 grant execute on function
   patchcord.enter(text, float8, jsonb), patchcord.note_refusal(text, jsonb), patchcord.claims_of(patchcord.entrance),
-  patchcord.assume(patchcord.entrance), patchcord.enter_agent(text), patchcord.resolve_token(text), patchcord.recent_revocations(float8, uuid[])
+  patchcord.assume(patchcord.entrance), patchcord.enter_agent(text), patchcord.resolve_token(text), patchcord.resolve_tokens(text[]), patchcord.recent_revocations(float8, uuid[])
 to patchcord_api;

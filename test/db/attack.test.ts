@@ -254,7 +254,7 @@ describe('an enemy with a token, or with the connection of the API', () => {
   test('every entry function that takes a token is attacked below', async () => {
     const rows = await database.admin`
       select proname from pg_catalog.pg_proc where pronamespace = 'patchcord'::regnamespace
-        and has_function_privilege('patchcord_api', oid, 'execute') and proargnames && array['p_hash', 'p_rows']`
+        and has_function_privilege('patchcord_api', oid, 'execute') and proargnames && array['p_hash', 'p_hashes', 'p_rows']`
     assert.deepEqual(rows.map((row) => row.proname).sort(), Object.keys(ENTRIES).sort())
   })
 

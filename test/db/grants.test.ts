@@ -55,6 +55,7 @@ const FUNCTIONS: Record<string, string[]> = {
     'reply_message(text,uuid,text,text,text,text,jsonb)',
     'report_presence(text,text,text,text,text,boolean)',
     'resolve_token(text)',
+    'resolve_tokens(text[])',
     'schema_version()',
     'prepare_batch(patchcord.batch_row[],jsonb)',
     'send_batch(jsonb,jsonb)',

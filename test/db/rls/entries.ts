@@ -12,6 +12,7 @@ const call = (run: (sql: Sql, hash: string, to: string) => unknown) => run as Ca
 /** A call of each function that the API's connection may execute and that takes the hash of a token. */
 export const ENTRIES: Record<string, Call> = {
   resolve_token: call((sql, hash) => sql`select patchcord.resolve_token(${hash}) as answer`),
+  resolve_tokens: call((sql, hash) => sql`select patchcord.resolve_tokens(${[hash, hash]}::text[]) -> 1 as answer`),
   enter: call((sql, hash) => sql`select to_jsonb(patchcord.enter(${hash}, 1, ${LIMITS}::text::jsonb)) as answer`),
   note_refusal: call((sql, hash) => sql`select patchcord.note_refusal(${hash}, ${LIMITS}::text::jsonb) as answer`),
   enter_agent: call((sql, hash) => sql`select patchcord.enter_agent(${hash}) as answer`),
