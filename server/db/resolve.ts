@@ -1,8 +1,10 @@
-import { availableParallelism } from 'node:os'
 import type { Sql } from './connect.ts'
+import { createLanes } from './lanes.ts'
 import { type Identified, type Identity, reach, resolveIdentity, toIdentity } from './scope.ts'
 
 const TOKENS_MAX = 100
+/** One core resolves these sooner together than two cores do half of them each. */
+const SECOND_LANE_TOKENS = 8
 
 /** Throws token_rejected, token_revoked, agent_gone or unavailable. */
 export type ResolveToken = (tokenHash: string) => Promise<Identity>
@@ -13,32 +15,14 @@ interface Waiting {
   reject(error: unknown): void
 }
 
-/**
- * Who tokens are, as the database says at that moment. Every request asks it: what is asked while as many statements as there are
- * cores are under way goes together in the next one.
- */
-export function createResolver(sql: Sql, lanes = availableParallelism()): ResolveToken {
+/** Who tokens are, as the database says at that moment. Every request asks it; what is asked at once goes together. */
+export function createResolver(sql: Sql): ResolveToken {
   const waiting: Waiting[] = []
-  let running = 0
-  let isStarting = false
-
-  function start(): void {
-    if (isStarting || running === lanes || waiting.length === 0) return
-    isStarting = true
-    setImmediate(() => {
-      isStarting = false
-      while (running < lanes && waiting.length > 0) void runNext()
-    })
-  }
-
-  async function runNext(): Promise<void> {
-    const share = Math.min(TOKENS_MAX, Math.ceil(waiting.length / (lanes - running)))
-    running++
-    await resolveAll(sql, waiting.splice(0, share))
-    running--
-    start()
-  }
-
+  const start = createLanes({
+    countWaiting: () => waiting.length,
+    anotherAt: SECOND_LANE_TOKENS,
+    run: () => resolveAll(sql, waiting.splice(0, TOKENS_MAX)),
+  })
   return (tokenHash) =>
     new Promise((resolve, reject) => {
       waiting.push({ tokenHash, resolve, reject })

@@ -1,6 +1,6 @@
-import { availableParallelism } from 'node:os'
 import type { Limits } from '../config.ts'
 import type { Sql } from '../db/connect.ts'
+import { createLanes } from '../db/lanes.ts'
 import type { EntryRows, SendBatch, SendRow } from '../db/scope.ts'
 import { attentionLimits } from './attention.ts'
 
@@ -8,6 +8,8 @@ import { attentionLimits } from './attention.ts'
 const ROWS_MAX = 32
 /** Of text: what comes with a long one must not wait for many of its kind. */
 const CHARACTERS_MAX = 200_000
+/** One core stores these sooner together than two cores do half of them each. */
+const SECOND_LANE_ROWS = 4
 /** A statement that takes longer waits for a lock of somebody: it must not keep everybody else's sends waiting. */
 const LANE_MS = 50
 
@@ -18,34 +20,16 @@ interface Waiting {
   reject(error: unknown): void
 }
 
-/**
- * Natural batching: no send waits for others to come, but those that come while as many statements as there are cores are under way
- * go together in the next one. More statements at once would only wait for each other's cores and locks.
- */
-export function createSendBatch(sql: Sql, limits: Limits, lanes = availableParallelism()): SendBatch {
+/** Sends that come at once go together; see `createLanes`. */
+export function createSendBatch(sql: Sql, limits: Limits, lanes?: number): SendBatch {
   const waiting: Waiting[] = []
   const limitsText = JSON.stringify(attentionLimits(limits))
-  let running = 0
-  let isStarting = false
-
-  /** What this turn of the event loop brings comes along, divided among the lanes that are free. */
-  function start(): void {
-    if (isStarting || running === lanes) return
-    isStarting = true
-    setImmediate(() => {
-      isStarting = false
-      while (running < lanes && waiting.length > 0) void runNext()
-    })
-  }
-
-  async function runNext(): Promise<void> {
-    const share = Math.ceil(waiting.length / (lanes - running))
-    running++
-    await store(sql, takeBatch(waiting, share), limitsText)
-    running--
-    start()
-  }
-
+  const start = createLanes({
+    countWaiting: () => waiting.length,
+    anotherAt: SECOND_LANE_ROWS,
+    run: () => store(sql, takeBatch(waiting), limitsText),
+    lanes,
+  })
   return {
     add(row, alone) {
       return new Promise((resolve, reject) => {
@@ -59,11 +43,11 @@ export function createSendBatch(sql: Sql, limits: Limits, lanes = availableParal
   }
 }
 
-function takeBatch(waiting: Waiting[], max: number): Waiting[] {
+function takeBatch(waiting: Waiting[]): Waiting[] {
   let characters = 0
   const end = waiting.findIndex(({ row }, index) => {
     characters += row.content?.length ?? 0
-    return index === Math.min(max, ROWS_MAX) || (index > 0 && characters > CHARACTERS_MAX)
+    return index === ROWS_MAX || (index > 0 && characters > CHARACTERS_MAX)
   })
   return waiting.splice(0, end === -1 ? waiting.length : end)
 }
