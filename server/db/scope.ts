@@ -1,5 +1,5 @@
 import type { Limits } from '../config.ts'
-import { PatchcordError } from '../errors.ts'
+import { type ErrorCode, PatchcordError } from '../errors.ts'
 import type { Wake, WakeBus } from '../wakes/bus.ts'
 import type { Sql, TransactionSql } from './connect.ts'
 import { isConnectionLost, translateDatabaseError } from './errors.ts'
@@ -28,6 +28,16 @@ export interface Scope {
   bus: WakeBus
   /** Shares the database out among tokens; without it everything runs at once. */
   turns?: Turns
+  /** Of the request, for logs: it goes with its wakes to every instance, and to nobody else. */
+  trace?: string
+  observer?: ScopeObserver
+}
+
+/** Hears what the calls of scopes come to, to count and to log it; it must not throw. */
+export interface ScopeObserver {
+  settled(outcome: Outcome, trace: string | undefined): void
+  /** Of an MCP tool; `outcome` is `ok` or the code of its error. */
+  toolCalled(tool: string, outcome: 'ok' | ErrorCode, milliseconds: number): void
 }
 
 /** What every entry function answers: an outcome, and what belongs to it. */
@@ -95,7 +105,8 @@ export async function callEntry(scope: Scope, call: (sql: Sql) => Promise<{ answ
   const rows = await inTurn(scope, scope.tokenHash, () => reach(() => call(scope.sql)))
   const outcome = rows[0]?.answer as Outcome
   checkEntrance(outcome)
-  if (outcome.wakes) scope.bus.publish(outcome.wakes)
+  if (outcome.wakes) scope.bus.publish(outcome.wakes, scope.trace)
+  scope.observer?.settled(outcome, scope.trace)
   return outcome
 }
 

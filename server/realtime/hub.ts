@@ -1,5 +1,5 @@
 import { TICKET_SECONDS_MAX } from '../domain/tickets.ts'
-import type { Wake, WakeSink } from '../wakes/bus.ts'
+import type { Wake, WakeObserver, WakeSink } from '../wakes/bus.ts'
 import type { EndOfToken, TokenHolder } from '../wakes/revocations.ts'
 import { wakeMessage } from './phoenix.ts'
 import type { Frame, Serializer } from './serializers.ts'
@@ -24,6 +24,7 @@ export interface HubConnection {
  */
 export interface Hub extends WakeSink, TokenHolder {
   readonly connectionCount: number
+  readonly topicCount: number
   isRevoked(tokenId: string): boolean
   addConnection(connection: HubConnection): void
   removeConnection(connection: HubConnection): void
@@ -52,7 +53,10 @@ const SENTENCES: Record<EndOfToken, string> = {
 }
 
 /** `onError` hears once of each channel or socket that fails, and the others go on. */
-export function createHub(onError: (error: unknown) => void = throwLater): Hub {
+export function createHub(
+  onError: (error: unknown) => void = throwLater,
+  observer?: Pick<WakeObserver, 'delivered'>,
+): Hub {
   const tokensOf = new Map<HubConnection, string[]>()
   /** With when each was tied to the token, as performance.now() counts. */
   const connectionsOfToken = new Map<string, Map<HubConnection, number>>()
@@ -68,11 +72,15 @@ export function createHub(onError: (error: unknown) => void = throwLater): Hub {
     if (!channels) return
     const encode = encodeOnce((serializer) => serializer.encode(wakeMessage(topic, wake)))
     for (const channel of [...channels]) attempt(channel, () => channel.deliver(encode, wake))
+    observer?.delivered(wake, channels.size)
   })
 
   return {
     get connectionCount() {
       return tokensOf.size
+    },
+    get topicCount() {
+      return channelsOfTopic.size
     },
     *agentIds() {
       for (const [channel] of channelsOfTopic.values()) if (channel) yield channel.agentId
