@@ -180,7 +180,7 @@ function measure(
   measureRequests(app, metrics)
   metrics.read({
     sockets: () => hub.connectionCount,
-    topics: () => hub.topicCount,
+    topics: hub.topicCount,
     waiters: () => waiters.count,
     agentCallsRunning: () => turns.load.running,
     agentCallsWaiting: () => turns.load.waiting,

@@ -78,6 +78,8 @@ interface Database {
 async function start(config: Config, log: Logger, life: Life): Promise<void> {
   warnOfFewFiles(log)
   await requireFreePort(config)
+  let ask: () => Promise<unknown> = async () => Promise.reject(new Error('there is no database yet'))
+  const metrics = await openMetrics(config, log, life, () => ask())
   const database = config.databaseUrl
     ? await openExternal(config, config.databaseUrl, log)
     : await openEmbedded(config, log, life)
@@ -86,7 +88,7 @@ async function start(config: Config, log: Logger, life: Life): Promise<void> {
   const sql = connect(database.api, { max: POOL_MAX, applicationName: 'patchcord-api' })
   life.onClose(() => sql.end({ timeout: 2 }))
 
-  const metrics = await openMetrics(config, sql, log, life)
+  ask = () => sql`select 1`
   const waiters = createWaiters(config.limits)
   const observer = observeWakes(metrics, log)
   const bus = createBus(waiters, observer)
@@ -136,15 +138,15 @@ async function start(config: Config, log: Logger, life: Life): Promise<void> {
   await announce(life.app, config, database.admin)
 }
 
-/** null: the operator has not asked for any. Closed late, so that the end of a server can be watched, too. */
+/** null: the operator has not asked for any. First and last, so that a start and an end can be watched, too. */
 async function openMetrics(
   { metrics: address }: Config,
-  sql: Sql,
   log: Logger,
   life: Life,
+  probe: () => Promise<unknown>,
 ): Promise<Prometheus | null> {
   if (!address) return null
-  const metrics = await createPrometheus({ version: readVersion(), probe: () => sql`select 1`, withProcess: true })
+  const metrics = await createPrometheus({ version: readVersion(), probe, withProcess: true })
   // On another address a monitor may know this machine by any name; whoever reaches it there could ask without a browser.
   const isHostAllowed = LOOPBACK.test(address.host) ? createGuards(null).isHostAllowed : () => true
   const endpoint = await serveMetrics({ ...address, page: metrics, isHostAllowed, log }).catch((error) => {

@@ -17,7 +17,9 @@ export interface IndexingOptions {
  * Notes the words of new messages, every 2 s, so that a search finds them by the index and has little left to note itself. One
  * instance at a time does.
  */
-export function startIndexing({ sql, log, intervalMs = INTERVAL_MS, ran }: IndexingOptions): { close(): Promise<void> } {
+export function startIndexing({ sql, log, intervalMs = INTERVAL_MS, ran }: IndexingOptions): {
+  close(): Promise<void>
+} {
   let isClosed = false
   let running: Promise<void> | null = null
   let timer: NodeJS.Timeout | undefined

@@ -1,7 +1,7 @@
 import { once } from 'node:events'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import type { Prometheus } from './prometheus.ts'
+import { type Prometheus, shareRuns } from './prometheus.ts'
 
 const CONNECTIONS_MAX = 50
 const REQUEST_MS = 5_000
@@ -27,7 +27,7 @@ export interface MetricsEndpoint {
  * X-Forwarded-For, never comes here. Rejects when the address cannot be listened on.
  */
 export async function serveMetrics(options: MetricsEndpointOptions): Promise<MetricsEndpoint> {
-  const read = shareReads(options.page)
+  const read = shareRuns(() => options.page.text())
   const settings = { requestTimeout: REQUEST_MS, headersTimeout: REQUEST_MS, maxHeaderSize: HEADER_BYTES_MAX }
   const server = createServer(settings, (request, response) => void answer(request, response, options, read))
   server.maxConnections = CONNECTIONS_MAX
@@ -43,17 +43,6 @@ export async function serveMetrics(options: MetricsEndpointOptions): Promise<Met
       server.closeAllConnections()
       await closed
     },
-  }
-}
-
-/** Whoever asks while a page is made gets that one. */
-function shareReads(page: MetricsEndpointOptions['page']): () => Promise<string> {
-  let running: Promise<string> | null = null
-  return () => {
-    running ??= page.text().finally(() => {
-      running = null
-    })
-    return running
   }
 }
 

@@ -23,7 +23,7 @@ export function observeWakes(metrics: Metrics | null, log: Log): WakeObserver {
     },
     delivered(wake, sockets) {
       const source = sourceOf(wake, !wake.origin?.isPeers)
-      metrics?.wakeDelivered(source, sockets, delayOf(wake, source))
+      metrics?.wakeDelivered(source, sockets, delayOf(wake))
       if (log.isLevelEnabled('debug')) log.debug({ ...describe(wake), sockets }, 'wake delivered to sockets')
     },
   }
@@ -61,10 +61,9 @@ function timeOf(id: string): number {
   return Number.parseInt(id.replaceAll('-', '').slice(0, 12), 16)
 }
 
-/** Clocks of two machines differ: what seems to come before it was sent came at once. */
-function delayOf(wake: Wake | FoundWake, source: WakeSource): number | null {
+/** In ms; null: not known. Clocks of two machines differ: what seems to come before it was sent came at once. */
+function delayOf(wake: Wake | FoundWake): number | null {
   const since = 'wakeAt' in wake ? Date.parse(wake.wakeAt) : wake.origin?.at
   if (since === undefined || Number.isNaN(since)) return null
-  const delay = Date.now() - since
-  return source === 'send' && delay < 0 ? null : Math.max(0, delay)
+  return Math.max(0, Date.now() - since)
 }

@@ -218,23 +218,34 @@ function addReadings(make: Makers): Metrics['read'] {
 
 /** A query of its own in the pool of everybody: how long it takes is how long all of them wait. */
 function addProbe(make: Makers, probe: () => Promise<unknown>): void {
-  const up = make.gauge('patchcord_database_up', 'Whether the database has answered this scrape within 2 s.')
-  let running: Promise<unknown> | null = null
+  // One at a time, however often the page is asked for: a database that hangs must not gather them.
+  const ask = shareRuns(probe)
+  // Two metrics are one look at it.
+  const look = shareRuns(async () => {
+    const startedAt = performance.now()
+    const isUp = await answersInTime(ask())
+    return { isUp, seconds: (performance.now() - startedAt) / 1000 }
+  })
+  make.gauge('patchcord_database_up', 'Whether the database has answered this scrape within 2 s.', [], async (gauge) =>
+    gauge.set((await look()).isUp ? 1 : 0),
+  )
   make.gauge(
     'patchcord_database_probe_seconds',
     'How long it took, waiting for a connection included.',
     [],
-    async (gauge) => {
-      const startedAt = performance.now()
-      // One at a time, however often the page is asked for: a database that hangs must not gather them.
-      running ??= probe().finally(() => {
-        running = null
-      })
-      const isUp = await answersInTime(running)
-      up.set(isUp ? 1 : 0)
-      gauge.set((performance.now() - startedAt) / 1000)
-    },
+    async (gauge) => gauge.set((await look()).seconds),
   )
+}
+
+/** Whoever comes while one is under way gets that one. */
+export function shareRuns<T>(run: () => Promise<T>): () => Promise<T> {
+  let running: Promise<T> | null = null
+  return () => {
+    running ??= run().finally(() => {
+      running = null
+    })
+    return running
+  }
 }
 
 async function answersInTime(running: Promise<unknown>): Promise<boolean> {

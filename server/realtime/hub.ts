@@ -24,7 +24,7 @@ export interface HubConnection {
  */
 export interface Hub extends WakeSink, TokenHolder {
   readonly connectionCount: number
-  readonly topicCount: number
+  topicCount(): number
   isRevoked(tokenId: string): boolean
   addConnection(connection: HubConnection): void
   removeConnection(connection: HubConnection): void
@@ -79,9 +79,7 @@ export function createHub(
     get connectionCount() {
       return tokensOf.size
     },
-    get topicCount() {
-      return channelsOfTopic.size
-    },
+    topicCount: () => channelsOfTopic.size,
     *agentIds() {
       for (const [channel] of channelsOfTopic.values()) if (channel) yield channel.agentId
     },
@@ -121,10 +119,7 @@ export function createHub(
       tokensOf.set(connection, [...tokens, tokenId])
       return true
     },
-    addChannel(channel) {
-      const channels = channelsOfTopic.get(channel.topic) ?? new Set<HubChannel>()
-      channelsOfTopic.set(channel.topic, channels.add(channel))
-    },
+    addChannel: (channel) => addTo(channelsOfTopic, channel),
     removeChannel: (channel) => removeFrom(channelsOfTopic, channel.topic, channel),
   }
 }
