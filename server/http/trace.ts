@@ -1,4 +1,4 @@
-import { randomBytes } from 'node:crypto'
+import { randomUUID } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
 
 /** W3C Trace Context, level 2, section 3.2: version 00, trace-id, parent-id, flags; a later version may say more after them. */
@@ -12,5 +12,6 @@ export function traceOf({ headers }: Pick<IncomingMessage, 'headers'>): string {
   const { traceparent } = headers
   const [, version, trace, more] = (typeof traceparent === 'string' && TRACEPARENT.exec(traceparent)) || []
   const isValid = trace !== undefined && !(version === '00' && more !== undefined)
-  return isValid ? trace : randomBytes(16).toString('hex')
+  // 122 random bits of Node's store of them, at a tenth of what 16 fresh bytes cost.
+  return isValid ? trace : randomUUID().replaceAll('-', '')
 }

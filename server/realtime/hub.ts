@@ -182,6 +182,11 @@ function encodeOnce(encode: (serializer: Serializer) => Frame): (serializer: Ser
   }
 }
 
+function addTo(channelsOfTopic: Map<string, Set<HubChannel>>, channel: HubChannel): void {
+  const channels = channelsOfTopic.get(channel.topic) ?? new Set<HubChannel>()
+  channelsOfTopic.set(channel.topic, channels.add(channel))
+}
+
 function removeFrom<T>(collections: Map<string, Map<T, unknown> | Set<T>>, key: string, item: T): void {
   const collection = collections.get(key)
   if (collection?.delete(item) && collection.size === 0) collections.delete(key)

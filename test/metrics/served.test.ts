@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { existsSync } from 'node:fs'
+import { type IncomingMessage, request } from 'node:http'
 import { type AddressInfo, createServer } from 'node:net'
 import { join } from 'node:path'
 import { test } from 'node:test'
@@ -19,6 +20,14 @@ async function untilListening({ output, child }: Program): Promise<string> {
     if (child.exitCode !== null) throw new Error(`ended: ${output.stderr}`)
     await sleep(20)
   }
+}
+
+/** The status for a page of the web that has made its own name point to this machine. */
+async function askAs(name: string, host: string, port: number): Promise<number | undefined> {
+  const asking = request({ host, port, path: '/metrics', headers: { host: name }, agent: false }).end()
+  const [response] = (await once(asking, 'response')) as [IncomingMessage]
+  response.resume()
+  return response.statusCode
 }
 
 async function assertRefused(env: Record<string, string>, sentence: RegExp): Promise<void> {
@@ -76,6 +85,7 @@ test('the server shows its metrics where it is told to and nowhere else, those o
     ]) {
       assert.match(page, sample)
     }
+    assert.equal(await askAs('evil.example', host, port), 421)
     for (const each of [silentUrl, url]) {
       const { status } = await fetch(`${each}/metrics`, { headers: { 'x-forwarded-for': '127.0.0.1' } })
       assert.equal(status, 404)
