@@ -5,9 +5,9 @@ import type { Logger } from 'pino'
 import type { Config } from './config.ts'
 import { dashboard } from './dashboard/endpoint.tsx'
 import type { Sql } from './db/connect.ts'
-import type { Scope } from './db/scope.ts'
-import { createTurns } from './db/turns.ts'
-import { createLeaseBatch } from './domain/lease.ts'
+import type { Scope, SendBatch } from './db/scope.ts'
+import { createPeopleTurns, createTurns, type Turns } from './db/turns.ts'
+import { createLeaseBatch, type LeaseBatch } from './domain/lease.ts'
 import { createRealtimeSource } from './domain/realtime.ts'
 import { createSendBatch } from './domain/send-batch.ts'
 import type { TicketSigner } from './domain/tickets.ts'
@@ -18,6 +18,7 @@ import { answerClientError, answerErrors, sendError, toPatchcordError } from './
 import { closeIfUnread, createGate, type Gate, needsToken } from './http/gate.ts'
 import { checkGuards, createGuards, type Guards } from './http/guards.ts'
 import { type HealthOptions, serveHealth } from './http/health.ts'
+import { measureRequests } from './http/measure.ts'
 import { serveOpenapi } from './http/openapi.ts'
 import { agentRoutes } from './http/routes/agents.ts'
 import { deliveryRoutes } from './http/routes/delivery.ts'
@@ -27,7 +28,10 @@ import { messageRoutes } from './http/routes/messages.ts'
 import { presenceRoutes } from './http/routes/presence.ts'
 import { ticketRoutes } from './http/routes/tickets.ts'
 import { tokenRoutes } from './http/routes/tokens.ts'
+import { traceOf } from './http/trace.ts'
 import { mcpEndpoint } from './mcp/endpoint.ts'
+import type { Metrics } from './metrics/metrics.ts'
+import { observeScopes } from './metrics/observer.ts'
 import { attachRealtime, REALTIME_PATH, type RealtimeOptions } from './realtime/endpoint.ts'
 import type { Hub } from './realtime/hub.ts'
 import type { WakeBus } from './wakes/bus.ts'
@@ -44,6 +48,8 @@ export interface AppDeps {
   signer: TicketSigner | null
   logger: Logger
   version: string
+  /** Where there is none, nothing is counted. */
+  metrics?: Metrics
   timeouts?: Timeouts
 }
 
@@ -65,26 +71,35 @@ const RESTART_SECONDS = 2
  * WebSockets with 1012, refuses what still comes with 503, and resolves when the requests under way have their answers.
  */
 export async function buildApp(deps: AppDeps): Promise<FastifyInstance> {
-  const { config, sql, waiters, logger: log, version } = deps
+  const { config, sql, waiters, logger: log, version, metrics } = deps
   const turns = createTurns()
+  const peopleTurns = createPeopleTurns()
   const { admit, foresee } = createAdmission(config.limits)
-  const gate = createGate((request) => (needsToken(request.url ?? '') ? foresee(request) : null))
+  const gate = createGate((request) => {
+    const refusal = needsToken(request.url ?? '') ? foresee(request) : null
+    if (refusal) metrics?.refused('gate', refusal.code)
+    return refusal
+  })
   const app = createApp(deps, gate)
   const guards = createGuards(config.publicUrl, [config.host])
   const authenticate = createAuthenticator({ sql, admit, turns })
-  const leases = createLeaseBatch(sql)
+  const leases = createLeaseBatch(sql, metrics && { stored: metrics.leasesStored })
   const { limits } = config
   const sends = createSendBatch(sql, limits)
-  const scopeFor = ({ tokenHash }: { tokenHash: string }): Scope => ({
+  const observer = observeScopes(metrics ?? null, log)
+  const scopeFor = ({ tokenHash, trace }: { tokenHash: string; trace?: string }): Scope => ({
     sql,
     tokenHash,
     limits,
     bus: deps.bus,
     turns,
     sends,
+    observer,
+    ...(trace !== undefined && { trace }),
   })
 
   answerErrors(app)
+  if (metrics) measure(app, deps, metrics, { leases, sends, turns, peopleTurns })
   closeInOrder(app, deps, { ...guards, onHandshake: gate.heard })
   app.addHook('preClose', () => leases.close())
   app.addHook('onRequest', async (request) => checkGuards(guards, request.raw))
@@ -114,6 +129,7 @@ export async function buildApp(deps: AppDeps): Promise<FastifyInstance> {
   )
   await app.register(dashboard, {
     sql,
+    turns: peopleTurns,
     config,
     bus: deps.bus,
     version,
@@ -128,7 +144,8 @@ export async function buildApp(deps: AppDeps): Promise<FastifyInstance> {
 function createApp({ config, logger, timeouts = TIMEOUTS }: AppDeps, gate: Gate): FastifyInstance {
   const app = Fastify({
     loggerInstance: logger as FastifyBaseLogger,
-    logController: new LogController({ disableRequestLogging: true }),
+    logController: new LogController({ disableRequestLogging: true, requestIdLogLabel: 'trace' }),
+    genReqId: traceOf,
     bodyLimit: bodyBytesMax(config.limits.bodyCharactersMax),
     serverFactory: (handler) => createGatedServer(gate, handler, timeouts),
     return503OnClosing: false,
@@ -140,8 +157,13 @@ function createApp({ config, logger, timeouts = TIMEOUTS }: AppDeps, gate: Gate)
   app.server.maxConnections = CONNECTIONS_MAX
   app.setValidatorCompiler(validatorCompiler)
   app.setSerializerCompiler(serializerCompiler)
-  app.addHook('onSend', async ({ raw }, reply) => {
-    reply.headers({ 'cache-control': 'no-store', 'x-content-type-options': 'nosniff', ...closeIfUnread(raw) })
+  app.addHook('onSend', async ({ id, raw }, reply) => {
+    reply.headers({
+      'cache-control': 'no-store',
+      'x-content-type-options': 'nosniff',
+      'x-request-id': id,
+      ...closeIfUnread(raw),
+    })
   })
   app.addHook('preClose', async () => gate.close())
   app.addHook('onResponse', async (request, reply) => {
@@ -149,6 +171,28 @@ function createApp({ config, logger, timeouts = TIMEOUTS }: AppDeps, gate: Gate)
     request.log.debug({ req: request.raw, status, milliseconds: Math.round(elapsedTime) }, 'request answered')
   })
   return app
+}
+
+/** What waits is read when the page is asked for. */
+function measure(
+  app: FastifyInstance,
+  { hub, waiters }: AppDeps,
+  metrics: Metrics,
+  queues: { leases: LeaseBatch; sends: SendBatch; turns: Turns; peopleTurns: Turns },
+): void {
+  const { leases, sends, turns, peopleTurns } = queues
+  measureRequests(app, metrics)
+  metrics.read({
+    sockets: () => hub.connectionCount,
+    topics: hub.topicCount,
+    waiters: () => waiters.count,
+    agentCallsRunning: () => turns.load.running,
+    agentCallsWaiting: () => turns.load.waiting,
+    peopleCallsRunning: () => peopleTurns.load.running,
+    peopleCallsWaiting: () => peopleTurns.load.waiting,
+    leasesWaiting: () => leases.waiting,
+    sendsWaiting: () => sends.waiting,
+  })
 }
 
 function createGatedServer(

@@ -40,6 +40,11 @@ export interface Supabase {
   secretKey: string | null
 }
 
+export interface Address {
+  host: string
+  port: number
+}
+
 export interface Config {
   host: string
   port: number
@@ -56,6 +61,8 @@ export interface Config {
   signing: Signing | null
   limits: Limits
   retentionDays: number
+  /** Where /metrics is served; null: nowhere. */
+  metrics: Address | null
   /** Whether new people need an invite of a namespace, or may come by themselves. */
   signup: 'invite' | 'open'
   logLevel: string
@@ -97,6 +104,7 @@ export function loadConfig(env: Environment = process.env): Config {
     signing,
     limits: readLimits(env),
     retentionDays: readInteger(env, 'PATCHCORD_RETENTION_DAYS', 30, 1, 36_500),
+    metrics: readAddress(env, 'PATCHCORD_METRICS'),
     signup: readChoice(env, 'PATCHCORD_SIGNUP', ['invite', 'open'] as const, 'invite'),
     logLevel: readChoice(env, 'LOG_LEVEL', LOG_LEVELS, 'info'),
   })
@@ -122,6 +130,15 @@ function readChoice<T extends string>(env: Environment, name: string, choices: r
   const choice = choices.find((candidate) => candidate === text)
   if (!choice) throw new StartError(`${name} must be one of ${choices.join(', ')}.`)
   return choice
+}
+
+/** `127.0.0.1:9464`, `[::1]:9464`, `localhost:9464`. A number alone is none: it would leave open to whom it is shown. */
+function readAddress(env: Environment, name: string): Address | null {
+  const text = env[name]
+  if (!text) return null
+  const [, host = '', digits = ''] = /^(\[[\da-f:.]+\]|[\w.-]+):(\d{1,5})$/i.exec(text) ?? []
+  if (host !== '' && Number(digits) <= 65_535) return { host: host.replace(/^\[|\]$/g, ''), port: Number(digits) }
+  throw new StartError(`${name} must be an address of its own to serve /metrics on, such as 127.0.0.1:9464.`)
 }
 
 function parseUrl(text: string, name: string, protocols: string[]): URL {

@@ -17,7 +17,12 @@ import { startIndexing } from './domain/search.ts'
 import { createTicketSigner } from './domain/tickets.ts'
 import { listRecentRevocations } from './domain/tokens.ts'
 import { StartError } from './errors.ts'
+import { createGuards } from './http/guards.ts'
 import { createLogger } from './http/log.ts'
+import { serveMetrics } from './metrics/endpoint.ts'
+import type { Job, Metrics } from './metrics/metrics.ts'
+import { observeWakes } from './metrics/observer.ts'
+import { createPrometheus, type Prometheus } from './metrics/prometheus.ts'
 import { createHub } from './realtime/hub.ts'
 import { createBus } from './wakes/bus.ts'
 import { startPeers } from './wakes/peers.ts'
@@ -35,6 +40,7 @@ const SAME_KEY_PRESS_MS = 1_000
 const QUIT_MS = 3_000
 /** A database connection that is half-open answers no query: what waits for one must not hold the end of the process. */
 const CLOSE_MS_MAX = 9_500
+const LOOPBACK = /^(?:127\.|::1$|localhost$)/
 
 /** What was opened, to be closed in reverse order: by a failed start, by a signal, once. */
 class Life {
@@ -72,6 +78,8 @@ interface Database {
 async function start(config: Config, log: Logger, life: Life): Promise<void> {
   warnOfFewFiles(log)
   await requireFreePort(config)
+  let ask: () => Promise<unknown> = async () => Promise.reject(new Error('there is no database yet'))
+  const metrics = await openMetrics(config, log, life, () => ask())
   const database = config.databaseUrl
     ? await openExternal(config, config.databaseUrl, log)
     : await openEmbedded(config, log, life)
@@ -80,11 +88,13 @@ async function start(config: Config, log: Logger, life: Life): Promise<void> {
   const sql = connect(database.api, { max: POOL_MAX, applicationName: 'patchcord-api' })
   life.onClose(() => sql.end({ timeout: 2 }))
 
+  ask = () => sql`select 1`
   const waiters = createWaiters(config.limits)
-  const bus = createBus(waiters)
-  const hub = createHub((error) => log.error({ err: error }, 'a wake could not be delivered to a channel'))
+  const observer = observeWakes(metrics, log)
+  const bus = createBus(waiters, observer)
+  const hub = createHub((error) => log.error({ err: error }, 'a wake could not be delivered to a channel'), observer)
   bus.addSink(hub)
-  const readBack = startReadBack({ sql, bus, log })
+  const readBack = startReadBack({ sql, bus, log, ...ranOf(metrics, 'read_back') })
   life.onClose(() => readBack.close())
   if (config.databaseUrl) {
     const target = { url: config.databaseListenUrl ?? config.databaseUrl }
@@ -93,27 +103,62 @@ async function start(config: Config, log: Logger, life: Life): Promise<void> {
       bus,
       log,
       onListening: () => readBack.now(),
+      ...ranOf(metrics, 'peers'),
     })
+    metrics?.read({ peersWaiting: () => peers.waiting })
     life.onClose(() => peers.close())
   }
   // On a connection of its own: behind slow statements in a full pool it would come later than within its second.
   const watching = connect(database.api, { max: 1, applicationName: 'patchcord-revocations' })
   life.onClose(() => watching.end({ timeout: 2 }))
   const listRecent = (seconds: number, ids: string[]) => listRecentRevocations(watching, seconds, ids)
-  const revocations = startRevocations({ holders: [hub, waiters], listRecent, log })
+  const revocations = startRevocations({ holders: [hub, waiters], listRecent, log, ...ranOf(metrics, 'revocations') })
   life.onClose(() => revocations.close())
 
-  const retention = startRetention({ sql, days: config.retentionDays, log })
+  const retention = startRetention({ sql, days: config.retentionDays, log, ...ranOf(metrics, 'retention') })
   life.onClose(() => retention.close())
 
-  const indexing = startIndexing({ sql, log })
+  const indexing = startIndexing({ sql, log, ...ranOf(metrics, 'indexing') })
   life.onClose(() => indexing.close())
 
-  life.app = await buildApp({ config, sql, bus, waiters, hub, signer, logger: log, version: readVersion() })
+  life.app = await buildApp({
+    config,
+    sql,
+    bus,
+    waiters,
+    hub,
+    signer,
+    logger: log,
+    version: readVersion(),
+    ...(metrics && { metrics }),
+  })
   life.onClose(() => drain(life.app as FastifyInstance))
   await listen(life.app, config)
   if (!config.databaseUrl) await noteAddress(life, config)
   await announce(life.app, config, database.admin)
+}
+
+/** null: the operator has not asked for any. First and last, so that a start and an end can be watched, too. */
+async function openMetrics(
+  { metrics: address }: Config,
+  log: Logger,
+  life: Life,
+  probe: () => Promise<unknown>,
+): Promise<Prometheus | null> {
+  if (!address) return null
+  const metrics = await createPrometheus({ version: readVersion(), probe, withProcess: true })
+  // On another address a monitor may know this machine by any name; whoever reaches it there could ask without a browser.
+  const isHostAllowed = LOOPBACK.test(address.host) ? createGuards(null).isHostAllowed : () => true
+  const endpoint = await serveMetrics({ ...address, page: metrics, isHostAllowed, log }).catch((error) => {
+    throw toListenError(error, address, { host: 'PATCHCORD_METRICS', port: 'PATCHCORD_METRICS' })
+  })
+  life.onClose(() => endpoint.close())
+  log.info({ host: endpoint.host, port: endpoint.port }, 'metrics are served')
+  return metrics
+}
+
+function ranOf(metrics: Metrics | null, job: Job): { ran?: (isOk: boolean) => void } {
+  return metrics ? { ran: (isOk) => metrics.jobRan(job, isOk) } : {}
 }
 
 /** So that `patchcord login-link` knows where its links lead. */
@@ -243,13 +288,17 @@ async function listen(app: FastifyInstance, config: Config): Promise<void> {
   }
 }
 
-function toListenError(error: unknown, { host, port }: Config): unknown {
+function toListenError(
+  error: unknown,
+  { host, port }: Pick<Config, 'host' | 'port'>,
+  names = { host: 'HOST', port: 'PORT' },
+): unknown {
   const { code } = error as NodeJS.ErrnoException
   const sentences: Record<string, string> = {
-    EADDRINUSE: `Port ${port} of ${host} is in use: stop the other program, or set PORT to another one.`,
-    EACCES: `Port ${port} needs more rights than this user has: set PORT to one above 1023.`,
-    EADDRNOTAVAIL: `HOST ${host} is not an address of this machine.`,
-    ENOTFOUND: `HOST ${host} is not an address of this machine.`,
+    EADDRINUSE: `Port ${port} of ${host} is in use: stop the other program, or set ${names.port} to another one.`,
+    EACCES: `Port ${port} needs more rights than this user has: set ${names.port} to one above 1023.`,
+    EADDRNOTAVAIL: `${names.host} ${host} is not an address of this machine.`,
+    ENOTFOUND: `${names.host} ${host} is not an address of this machine.`,
   }
   const sentence = sentences[code ?? '']
   return sentence === undefined ? error : new StartError(sentence, { cause: error })

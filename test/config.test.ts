@@ -31,6 +31,15 @@ describe('config', () => {
     assert.equal(at('0.0.0.0', 'https://cord.example.org/x'), 'https://cord.example.org')
   })
 
+  test('metrics have an address of their own, or none', () => {
+    assert.equal(loadConfig({}).metrics, null)
+    assert.equal(loadConfig({ PATCHCORD_METRICS: '' }).metrics, null)
+    const read = (text: string) => loadConfig({ PATCHCORD_METRICS: text }).metrics
+    assert.deepEqual(read('127.0.0.1:9464'), { host: '127.0.0.1', port: 9464 })
+    assert.deepEqual(read('[::1]:0'), { host: '::1', port: 0 })
+    assert.deepEqual(read('metrics.internal:9464'), { host: 'metrics.internal', port: 9464 })
+  })
+
   test('a limit can be overridden alone', () => {
     const { limits } = loadConfig({ PATCHCORD_LIMITS: '{"sendBurst": 100}' })
     assert.deepEqual([limits.sendBurst, limits.turnsMax], [100, 20])
@@ -56,6 +65,14 @@ describe('config', () => {
     ['PATCHCORD_LIMITS', { PATCHCORD_LIMITS: '{' }],
     ['PATCHCORD_RETENTION_DAYS', { PATCHCORD_RETENTION_DAYS: '0' }],
     ['PATCHCORD_SIGNUP', { PATCHCORD_SIGNUP: 'closed' }],
+    ['PATCHCORD_METRICS', { PATCHCORD_METRICS: 'on' }],
+    ['PATCHCORD_METRICS', { PATCHCORD_METRICS: '1' }],
+    ['PATCHCORD_METRICS', { PATCHCORD_METRICS: '9464' }],
+    ['PATCHCORD_METRICS', { PATCHCORD_METRICS: ':9464' }],
+    ['PATCHCORD_METRICS', { PATCHCORD_METRICS: '127.0.0.1' }],
+    ['PATCHCORD_METRICS', { PATCHCORD_METRICS: '127.0.0.1:65536' }],
+    ['PATCHCORD_METRICS', { PATCHCORD_METRICS: '::1:9464' }],
+    ['PATCHCORD_METRICS', { PATCHCORD_METRICS: 'http://127.0.0.1:9464' }],
     ['LOG_LEVEL', { LOG_LEVEL: 'loud' }],
   ]
   for (const [variable, env] of wrong) {

@@ -2,7 +2,6 @@ import { createHash } from 'node:crypto'
 import cookie from '@fastify/cookie'
 import formbody from '@fastify/formbody'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
-import { createPeopleTurns, type Turns } from '../db/turns.ts'
 import { getMe } from '../domain/people.ts'
 import { PatchcordError } from '../errors.ts'
 import { FOR_EVER, serveAssets } from './assets.ts'
@@ -42,12 +41,11 @@ const FORM_BYTES_MAX = 64 * 1024
 
 /** The pages for people: their session, forms and headers, and every route. */
 export async function dashboard(app: FastifyInstance, deps: DashboardDeps): Promise<void> {
-  const turns = createPeopleTurns()
   app.removeAllContentTypeParsers()
   await app.register(cookie)
   await app.register(formbody, { bodyLimit: FORM_BYTES_MAX })
   decorate(app)
-  app.addHook('onRequest', async (request, reply) => prepare(request, reply, { ...deps, turns }))
+  app.addHook('onRequest', async (request, reply) => prepare(request, reply, deps))
   app.addHook('preValidation', async (request) => {
     const { isAsset, isPublic } = request.routeOptions.config
     if (isAsset) return
@@ -65,7 +63,7 @@ export async function dashboard(app: FastifyInstance, deps: DashboardDeps): Prom
     // Programs get the answer that they get everywhere else: of the handler above this one.
     if (!wantsPage(request)) throw thrown
     // A request that was refused before it came here.
-    if (request.page === null) prepare(request, reply, { ...deps, turns })
+    if (request.page === null) prepare(request, reply, deps)
     return await answerError(thrown, request, reply, deps)
   })
 
@@ -112,7 +110,7 @@ function decorate(app: FastifyInstance): void {
 function prepare(
   request: FastifyRequest,
   reply: FastifyReply,
-  { sql, turns, config, version, now }: DashboardDeps & { turns: Turns },
+  { sql, turns, config, version, now }: DashboardDeps,
 ): void {
   // Without them where a request is refused before its cookies are read.
   request.cookies ??= {}

@@ -13,11 +13,11 @@ export async function answerError(
   thrown: unknown,
   request: FastifyRequest,
   reply: FastifyReply,
-  { toError, log }: Pick<DashboardDeps, 'toError' | 'log'>,
+  { toError }: Pick<DashboardDeps, 'toError'>,
 ): Promise<FastifyReply> {
   const error = reword(toPageError(toError(thrown), thrown, request))
-  if (error.code === 'internal') log.error({ err: error.cause ?? error }, 'request failed')
-  else if (error.code === 'unavailable') log.warn({ err: error.cause ?? error }, 'request could not be served')
+  if (error.code === 'internal') request.log.error({ err: error.cause ?? error }, 'request failed')
+  else if (error.code === 'unavailable') request.log.warn({ err: error.cause ?? error }, 'request could not be served')
   if (error.status === 429 || error.status === 503) {
     reply.header('retry-after', String(error.retryAfterSeconds ?? RETRY_AFTER_SECONDS))
   }

@@ -3,6 +3,7 @@ import type { HtmlEscapedString } from 'hono/utils/html'
 import type { Config } from '../config.ts'
 import type { Sql } from '../db/connect.ts'
 import type { Person, PersonScope } from '../db/scope.ts'
+import type { Turns } from '../db/turns.ts'
 import type { PatchcordError } from '../errors.ts'
 import type { WakeBus } from '../wakes/bus.ts'
 
@@ -15,6 +16,8 @@ export interface Limiter {
 export interface DashboardDeps {
   /** Connected as patchcord_api. */
   sql: Sql
+  /** Shares the database out among sessions. */
+  turns: Turns
   config: Pick<Config, 'publicUrl' | 'supabase' | 'signing' | 'signup' | 'retentionDays' | 'limits'>
   bus: WakeBus
   version: string

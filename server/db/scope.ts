@@ -1,5 +1,5 @@
 import type { Limits } from '../config.ts'
-import { PatchcordError } from '../errors.ts'
+import { type ErrorCode, PatchcordError } from '../errors.ts'
 import type { Wake, WakeBus } from '../wakes/bus.ts'
 import type { Sql, TransactionSql } from './connect.ts'
 import { isConnectionLost, translateDatabaseError } from './errors.ts'
@@ -30,6 +30,16 @@ export interface Scope {
   turns?: Turns
   /** Gathers sends that come at once; without it each is a statement of its own. */
   sends?: SendBatch
+  /** Of the request, for logs: it goes with its wakes to every instance, and to nobody else. */
+  trace?: string
+  observer?: ScopeObserver
+}
+
+/** Hears what the calls of scopes come to, to count and to log it; it must not throw. */
+export interface ScopeObserver {
+  settled(outcome: Outcome, trace: string | undefined): void
+  /** Of an MCP tool; `outcome` is `ok` or the code of its error. */
+  toolCalled(tool: string, outcome: 'ok' | ErrorCode, milliseconds: number): void
 }
 
 /** The rows of an entry function's statement: one. */
@@ -143,7 +153,8 @@ async function enter(scope: Scope, call: () => Promise<EntryRows>): Promise<Outc
   const rows = await inTurn(scope, scope.tokenHash, () => reach(call))
   const outcome = rows[0]?.answer as Outcome
   checkEntrance(outcome)
-  if (outcome.wakes) scope.bus.publish(outcome.wakes)
+  if (outcome.wakes) scope.bus.publish(outcome.wakes, scope.trace)
+  scope.observer?.settled(outcome, scope.trace)
   return outcome
 }
 

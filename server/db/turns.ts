@@ -5,7 +5,16 @@ const RUNNING_MAX = 2
 const WAITING_MAX = 500
 
 /** Runs work when fewer than so many of the same key are under way. Throws rate_limited when too many wait already. */
-export type Turns = <T>(key: string, work: () => Promise<T>) => Promise<T>
+export interface Turns {
+  <T>(key: string, work: () => Promise<T>): Promise<T>
+  readonly load: Load
+}
+
+/** Of all keys together. */
+export interface Load {
+  running: number
+  waiting: number
+}
 
 /** What all pages for people may use at once of a pool of ten: agents always find a connection that is free. */
 const PEOPLE_RUNNING_MAX = 4
@@ -13,11 +22,20 @@ const PEOPLE_RUNNING_MAX = 4
 /** By session, and all of them together: whoever opens fifty pages at once, or makes sessions up, holds up no message. */
 export function createPeopleTurns(): Turns {
   const [each, all] = [createTurns(), createTurns(PEOPLE_RUNNING_MAX)]
-  return (key, work) => each(key, () => all('', work))
+  const load = {
+    get running() {
+      return all.load.running
+    },
+    get waiting() {
+      return each.load.waiting + all.load.waiting
+    },
+  }
+  return Object.assign(<T>(key: string, work: () => Promise<T>) => each(key, () => all('', work)), { load })
 }
 
 /** By token: the 200 calls that one agent makes at once wait for each other, and nobody else for them. */
 export function createTurns(runningMax = RUNNING_MAX): Turns {
+  const load: Load = { running: 0, waiting: 0 }
   const queues = new Map<string, { running: number; waiting: (() => void)[] }>()
 
   async function take(key: string): Promise<void> {
@@ -33,7 +51,9 @@ export function createTurns(runningMax = RUNNING_MAX): Turns {
         retryAfterSeconds: 5,
       })
     }
+    load.waiting++
     await new Promise<void>((resolve) => queue.waiting.push(resolve))
+    load.waiting--
   }
 
   function pass(key: string): void {
@@ -43,12 +63,15 @@ export function createTurns(runningMax = RUNNING_MAX): Turns {
     else if (queue && --queue.running === 0) queues.delete(key)
   }
 
-  return async (key, work) => {
+  async function turns<T>(key: string, work: () => Promise<T>): Promise<T> {
     await take(key)
+    load.running++
     try {
       return await work()
     } finally {
+      load.running--
       pass(key)
     }
   }
+  return Object.assign(turns, { load })
 }

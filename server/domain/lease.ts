@@ -13,6 +13,14 @@ export interface LeaseBatch {
   renew(tokenHash: string, input: z.output<typeof RenewLease>): Promise<void>
   /** What waits is stored at once, and so is whatever still comes. */
   close(): Promise<void>
+  /** Renewals that wait for their statement. */
+  readonly waiting: number
+}
+
+export interface LeaseBatchOptions {
+  intervalMs?: number
+  /** Told of each statement that has stored renewals: how many, and how long it took. */
+  stored?: (rows: number, milliseconds: number) => void
 }
 
 interface Waiting {
@@ -27,7 +35,7 @@ interface Waiting {
  * together. A caller is answered after the commit and not before: a 204 that a crash could take back would let a listener
  * forget ids that nobody has noted, and a refused token has to hear of it from the very call.
  */
-export function createLeaseBatch(sql: Sql, intervalMs = INTERVAL_MS): LeaseBatch {
+export function createLeaseBatch(sql: Sql, { intervalMs = INTERVAL_MS, stored }: LeaseBatchOptions = {}): LeaseBatch {
   let waiting: Waiting[] = []
   let startedAt = Number.NEGATIVE_INFINITY
   let timer: NodeJS.Timeout | undefined
@@ -45,13 +53,16 @@ export function createLeaseBatch(sql: Sql, intervalMs = INTERVAL_MS): LeaseBatch
     startedAt = performance.now()
     const batch = waiting.slice(0, ROWS_MAX)
     waiting = waiting.slice(ROWS_MAX)
-    running = store(sql, batch).finally(() => {
+    running = store(sql, batch, stored).finally(() => {
       running = null
       plan()
     })
   }
 
   return {
+    get waiting() {
+      return waiting.length
+    },
     renew(hash, input) {
       return new Promise<void>((resolve, reject) => {
         waiting.push({ row: { hash, ...input }, askedAt: performance.now(), resolve, reject })
@@ -69,11 +80,12 @@ export function createLeaseBatch(sql: Sql, intervalMs = INTERVAL_MS): LeaseBatch
 }
 
 /** Never rejects. A batch that fails for another reason than the database's absence is halved until the row that it is stands alone. */
-async function store(sql: Sql, batch: Waiting[]): Promise<void> {
+async function store(sql: Sql, batch: Waiting[], stored: LeaseBatchOptions['stored']): Promise<void> {
   const now = performance.now()
   const rows = batch.map(({ row, askedAt }) => ({ ...row, waited_seconds: (now - askedAt) / 1000 }))
   try {
     const outcomes = await storeLeases(sql, rows)
+    stored?.(rows.length, performance.now() - now)
     for (const [index, each] of batch.entries()) answer(each, outcomes[index])
   } catch (error) {
     const isAway = error instanceof PatchcordError && error.code === 'unavailable'
@@ -82,8 +94,8 @@ async function store(sql: Sql, batch: Waiting[]): Promise<void> {
       return
     }
     const middle = Math.ceil(batch.length / 2)
-    await store(sql, batch.slice(0, middle))
-    await store(sql, batch.slice(middle))
+    await store(sql, batch.slice(0, middle), stored)
+    await store(sql, batch.slice(middle), stored)
   }
 }
 

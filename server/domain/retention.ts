@@ -12,6 +12,8 @@ export interface RetentionOptions {
   sql: Sql
   days: number
   log: { info(details: object, message: string): void; warn(details: object, message: string): void }
+  /** Told how each run went. */
+  ran?: (isOk: boolean) => void
   intervalMs?: number
   firstMs?: number
   batch?: number
@@ -37,7 +39,7 @@ export async function purgeDeletedOnce(sql: Sql, batch = BATCH): Promise<number>
  * no other holds.
  */
 export function startRetention(options: RetentionOptions): { close(): Promise<void> } {
-  const { log, intervalMs = INTERVAL_MS, firstMs = FIRST_MS } = options
+  const { log, intervalMs = INTERVAL_MS, firstMs = FIRST_MS, ran } = options
   const closing = new AbortController()
   let running: Promise<void> | null = null
   let timer: NodeJS.Timeout | undefined
@@ -46,7 +48,9 @@ export function startRetention(options: RetentionOptions): { close(): Promise<vo
     try {
       const purged = await purgeAll(options, closing.signal)
       if (Object.values(purged).some((count) => count > 0)) log.info({ purged }, 'old rows were deleted')
+      ran?.(true)
     } catch (error) {
+      ran?.(false)
       if (!closing.signal.aborted) log.warn({ err: error }, 'old rows could not be deleted; the next try covers them')
     }
   }

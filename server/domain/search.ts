@@ -9,13 +9,17 @@ export interface IndexingOptions {
   sql: Sql
   log: { warn(details: object, message: string): void }
   intervalMs?: number
+  /** Told how each run went. */
+  ran?: (isOk: boolean) => void
 }
 
 /**
  * Notes the words of new messages, every 2 s, so that a search finds them by the index and has little left to note itself. One
  * instance at a time does.
  */
-export function startIndexing({ sql, log, intervalMs = INTERVAL_MS }: IndexingOptions): { close(): Promise<void> } {
+export function startIndexing({ sql, log, intervalMs = INTERVAL_MS, ran }: IndexingOptions): {
+  close(): Promise<void>
+} {
   let isClosed = false
   let running: Promise<void> | null = null
   let timer: NodeJS.Timeout | undefined
@@ -24,7 +28,9 @@ export function startIndexing({ sql, log, intervalMs = INTERVAL_MS }: IndexingOp
     let pauseMs = intervalMs
     try {
       if ((await indexWords(sql)) === BATCH) pauseMs = PAUSE_MS
+      ran?.(true)
     } catch (error) {
+      ran?.(false)
       if (!isClosed) log.warn({ err: error }, 'words of new messages were not noted; the next try covers them')
     }
     if (!isClosed) plan(pauseMs)

@@ -12,10 +12,14 @@ import { createAddressLimiter } from './address-limit.ts'
 export interface Caller {
   identity: Identity
   tokenHash: string
+  /** See http/trace.ts. */
+  trace?: string
 }
 
+type Asking = Pick<IncomingMessage, 'headers' | 'socket'> & { id?: string }
+
 /** Throws token_missing, token_rejected, token_revoked, agent_gone, rate_limited or unavailable. */
-export type Authenticate = (request: Pick<IncomingMessage, 'headers' | 'socket'>) => Promise<Caller>
+export type Authenticate = (request: Asking) => Promise<Caller>
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -137,7 +141,7 @@ export function createAuthenticator({ sql, admit, turns }: { sql: Sql; admit: Ad
   return (request) =>
     admit(request, async (tokenHash) => {
       const identity = await turns(tokenHash, () => resolve(tokenHash))
-      return { identity, tokenHash }
+      return { identity, tokenHash, ...(request.id !== undefined && { trace: request.id }) }
     })
 }
 
@@ -162,7 +166,7 @@ function readToken({ authorization = '' }: IncomingHttpHeaders): string | Patchc
 /** Every route of the app needs a token and gets `request.scoped`; authentication comes before the body is read. */
 export function requireToken(
   app: FastifyInstance,
-  options: { authenticate: Authenticate; scopeFor(caller: { tokenHash: string }): Scope },
+  options: { authenticate: Authenticate; scopeFor(caller: Caller): Scope },
 ): void {
   app.decorateRequest('caller', null)
   app.decorateRequest('scoped', async function scoped(work) {
@@ -170,6 +174,6 @@ export function requireToken(
     return await work(options.scopeFor(this.caller), this.caller.identity)
   })
   app.addHook('onRequest', async (request) => {
-    request.caller = await options.authenticate(request.raw)
+    request.caller = await options.authenticate(request)
   })
 }

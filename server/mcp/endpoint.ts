@@ -88,6 +88,7 @@ async function serve(
   open.add(response)
   response.once('close', () => open.delete(response))
   reply.hijack()
+  response.setHeader('x-request-id', request.id)
   const { short, long } = handlers
   const handler = isLongCall(request.body) ? { ...long, fetch: openAtOnce(long.fetch) } : short
   await toNodeHandler(handler)(request.raw as NodeIncomingMessageLike, response, request.body ?? undefined)

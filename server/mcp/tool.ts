@@ -2,7 +2,7 @@ import type { z } from 'zod'
 import type { Identity, Scope } from '../db/scope.ts'
 import type { InboxMessage } from '../domain/inbox.ts'
 import { suggestNames } from '../domain/names.ts'
-import { PatchcordError } from '../errors.ts'
+import { type ErrorCode, PatchcordError } from '../errors.ts'
 import type { Waiters } from '../wakes/waiters.ts'
 import { cleanLabel, cleanText, createFence } from './fence.ts'
 import { protect } from './fence-answer.ts'
@@ -77,17 +77,22 @@ export function defineTool<I extends z.ZodObject, O, F extends z.ZodObject>(tool
 /** One call. Whatever goes wrong is an answer that a model can read; only a PatchcordError's own text is in it. */
 export async function callTool(tool: Tool, args: unknown, caller: Caller, log: ToolLog): Promise<ToolAnswer> {
   const { me, userAgent } = caller
+  const startedAt = performance.now()
+  const note = (outcome: 'ok' | ErrorCode) =>
+    caller.scope.observer?.toolCalled(tool.name, outcome, performance.now() - startedAt)
   try {
     const answer = await tool.run(caller.scope, parseInput(tool, args), caller)
     const told = (tool.facts?.(answer) ?? answer) as Record<string, unknown>
     const facts = protect(told, createFence(), me.namespace)
     const lines = tool.render(facts, { me, userAgent, nowMs: Date.now() })
+    note('ok')
     return {
       content: [{ type: 'text', text: lines.join('\n') }],
       structuredContent: { summary: lines[0] ?? '', ...(compact(facts) as object) },
     }
   } catch (error) {
-    return describeError(tool, error, me, log)
+    note(error instanceof PatchcordError ? error.code : 'internal')
+    return describeError(tool, error, caller, log)
   }
 }
 
@@ -124,16 +129,16 @@ function describeIssue(issue: z.core.$ZodIssue, known: string[]): { message: str
   }
 }
 
-function describeError(tool: Tool, thrown: unknown, me: Identity, log: ToolLog): ToolAnswer {
+function describeError(tool: Tool, thrown: unknown, { me, scope: { trace } }: Caller, log: ToolLog): ToolAnswer {
   if (!(thrown instanceof PatchcordError)) {
-    log.error({ err: thrown, tool: tool.name }, 'a tool failed')
+    log.error({ err: thrown, tool: tool.name, trace }, 'a tool failed')
     const hint = 'What came of it is not known: inbox and recall show what is stored.'
     return toErrorAnswer(
       new PatchcordError('internal', 'The server failed on this call and has logged why.', { hint }),
       [],
     )
   }
-  if (thrown.cause !== undefined) log.warn({ err: thrown.cause, tool: tool.name }, 'a tool could not be served')
+  if (thrown.cause !== undefined) log.warn({ err: thrown.cause, tool: tool.name, trace }, 'a tool could not be served')
   const messages = (thrown.details?.messages ?? []) as InboxMessage[]
   const fenced = protect(messages, createFence(), me.namespace)
   return toErrorAnswer(

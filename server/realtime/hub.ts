@@ -1,5 +1,5 @@
 import { TICKET_SECONDS_MAX } from '../domain/tickets.ts'
-import type { Wake, WakeSink } from '../wakes/bus.ts'
+import type { Wake, WakeObserver, WakeSink } from '../wakes/bus.ts'
 import type { EndOfToken, TokenHolder } from '../wakes/revocations.ts'
 import { wakeMessage } from './phoenix.ts'
 import type { Frame, Serializer } from './serializers.ts'
@@ -24,6 +24,7 @@ export interface HubConnection {
  */
 export interface Hub extends WakeSink, TokenHolder {
   readonly connectionCount: number
+  topicCount(): number
   isRevoked(tokenId: string): boolean
   addConnection(connection: HubConnection): void
   removeConnection(connection: HubConnection): void
@@ -52,7 +53,10 @@ const SENTENCES: Record<EndOfToken, string> = {
 }
 
 /** `onError` hears once of each channel or socket that fails, and the others go on. */
-export function createHub(onError: (error: unknown) => void = throwLater): Hub {
+export function createHub(
+  onError: (error: unknown) => void = throwLater,
+  observer?: Pick<WakeObserver, 'delivered'>,
+): Hub {
   const tokensOf = new Map<HubConnection, string[]>()
   /** With when each was tied to the token, as performance.now() counts. */
   const connectionsOfToken = new Map<string, Map<HubConnection, number>>()
@@ -68,12 +72,14 @@ export function createHub(onError: (error: unknown) => void = throwLater): Hub {
     if (!channels) return
     const encode = encodeOnce((serializer) => serializer.encode(wakeMessage(topic, wake)))
     for (const channel of [...channels]) attempt(channel, () => channel.deliver(encode, wake))
+    observer?.delivered(wake, channels.size)
   })
 
   return {
     get connectionCount() {
       return tokensOf.size
     },
+    topicCount: () => channelsOfTopic.size,
     *agentIds() {
       for (const [channel] of channelsOfTopic.values()) if (channel) yield channel.agentId
     },
@@ -113,10 +119,7 @@ export function createHub(onError: (error: unknown) => void = throwLater): Hub {
       tokensOf.set(connection, [...tokens, tokenId])
       return true
     },
-    addChannel(channel) {
-      const channels = channelsOfTopic.get(channel.topic) ?? new Set<HubChannel>()
-      channelsOfTopic.set(channel.topic, channels.add(channel))
-    },
+    addChannel: (channel) => addTo(channelsOfTopic, channel),
     removeChannel: (channel) => removeFrom(channelsOfTopic, channel.topic, channel),
   }
 }
@@ -177,6 +180,11 @@ function encodeOnce(encode: (serializer: Serializer) => Frame): (serializer: Ser
     frames.set(serializer, frame)
     return frame
   }
+}
+
+function addTo(channelsOfTopic: Map<string, Set<HubChannel>>, channel: HubChannel): void {
+  const channels = channelsOfTopic.get(channel.topic) ?? new Set<HubChannel>()
+  channelsOfTopic.set(channel.topic, channels.add(channel))
 }
 
 function removeFrom<T>(collections: Map<string, Map<T, unknown> | Set<T>>, key: string, item: T): void {

@@ -9,6 +9,26 @@ export interface Wake {
   kind: string
   urgency: string
   thread: string | null
+  /** For logs and counts of servers: never part of what a listener is sent. */
+  origin?: WakeOrigin
+}
+
+/** The request that a wake comes from. */
+export interface WakeOrigin {
+  trace: string
+  /** When it was published, in milliseconds of Unix time. */
+  at: number
+  /** Another instance published it. */
+  isPeers?: boolean
+}
+
+/** Hears what happens to wakes here, to count and to log it; it must not throw. */
+export interface WakeObserver {
+  /** One that was not delivered here before; `isOwn`: by a message that this instance has committed. */
+  came(wake: Wake | FoundWake, isOwn: boolean): void
+  taken(wake: Wake): void
+  /** Handed to so many joined topics' sockets. */
+  delivered(wake: Wake, sockets: number): void
 }
 
 /** A wake that read-back found, and when it came due. */
@@ -32,8 +52,11 @@ export interface WakeTaker {
 }
 
 export interface WakeBus {
-  /** Wakes of messages that this instance has just committed: delivered here, and told to the other instances. */
-  publish(wakes: Wake[]): void
+  /**
+   * Wakes of messages that this instance has just committed, for a request of this trace: delivered here, and told to the other
+   * instances.
+   */
+  publish(wakes: Wake[], trace?: string): void
   /** Wakes learned from another instance or from a read-back. Those already delivered here are left out. */
   receive(wakes: (Wake | FoundWake)[]): void
   /** A wake that a waiter took and did not fetch: to the sinks only. */
@@ -53,18 +76,20 @@ export interface WakeBus {
 const DELIVERED_MAX = 20_000
 
 /** The wake path inside one instance: waiters are offered a wake first; what none takes goes to every sink. */
-export function createBus(waiters: WakeTaker): WakeBus {
+export function createBus(waiters: WakeTaker, observer?: Pick<WakeObserver, 'came' | 'taken'>): WakeBus {
   const sinks: WakeSink[] = []
   const tellers: ((wakes: Wake[]) => void)[] = []
   const delivered = createRecentSet(DELIVERED_MAX)
   const watchers = createWatchers()
 
-  function deliver(wakes: (Wake | FoundWake)[]): void {
+  function deliver(wakes: (Wake | FoundWake)[], isOwn: boolean): void {
     for (const wake of wakes) {
       const key = keyOf(wake)
       if (delivered.has(key)) continue
       delivered.add(key)
-      if (!waiters.offer(wake)) passOn(wake)
+      observer?.came(wake, isOwn)
+      if (waiters.offer(wake)) observer?.taken(wake)
+      else passOn(wake)
       watchers.tell(wake)
     }
   }
@@ -74,12 +99,13 @@ export function createBus(waiters: WakeTaker): WakeBus {
   }
 
   return {
-    publish(wakes) {
+    publish(committed, trace) {
+      const wakes = trace === undefined ? committed : withOrigin(committed, trace)
       // A read-back may have seen the commit before its answer came here.
-      deliver(wakes)
+      deliver(wakes, true)
       if (wakes.length > 0) for (const tell of tellers) tell(wakes)
     },
-    receive: deliver,
+    receive: (wakes) => deliver(wakes, false),
     passOn,
     addSink(sink) {
       sinks.push(sink)
@@ -94,6 +120,11 @@ export function createBus(waiters: WakeTaker): WakeBus {
     },
     watch: watchers.add,
   }
+}
+
+function withOrigin(wakes: Wake[], trace: string): Wake[] {
+  const origin = { trace, at: Date.now() }
+  return wakes.map((wake) => ({ ...wake, origin }))
 }
 
 function createWatchers() {

@@ -13,13 +13,21 @@ export interface PeersOptions {
   /** After every (re)connection: wakes of other instances may have been missed. */
   onListening: () => void
   log: { warn(details: object, message: string): void }
+  /** Told how each NOTIFY went. */
+  ran?: (isOk: boolean) => void
+}
+
+export interface Peers {
+  /** Wakes that the other instances have not been told of yet. */
+  readonly waiting: number
+  close(): Promise<void>
 }
 
 /**
  * Tells the other instances of wakes, and hears theirs. One NOTIFY is under way at a time and carries all that has gathered
  * meanwhile: a NOTIFY for each message would hold Postgres' commit lock and cost most of the insert rate.
  */
-export async function startPeers(options: PeersOptions): Promise<{ close(): Promise<void> }> {
+export async function startPeers(options: PeersOptions): Promise<Peers> {
   const instance = randomUUID()
   let queue: Wake[] = []
   let flushing: Promise<void> | null = null
@@ -27,7 +35,7 @@ export async function startPeers(options: PeersOptions): Promise<{ close(): Prom
   const channel = await options.open(CHANNEL, {
     onPayload(payload) {
       const { from, wakes } = JSON.parse(payload) as { from: string; wakes: Wake[] }
-      if (from !== instance) options.bus.receive(wakes)
+      if (from !== instance) options.bus.receive(wakes.map(markPeers))
     },
     onListening: options.onListening,
   })
@@ -38,7 +46,9 @@ export async function startPeers(options: PeersOptions): Promise<{ close(): Prom
       queue = queue.slice(count)
       try {
         await channel.notify(payload)
+        options.ran?.(true)
       } catch (error) {
+        options.ran?.(false)
         options.log.warn(
           { err: error, wakes: count },
           'other instances were not notified; their read-back will find these wakes',
@@ -53,11 +63,19 @@ export async function startPeers(options: PeersOptions): Promise<{ close(): Prom
     flushing ??= flush()
   })
   return {
+    get waiting() {
+      return queue.length
+    },
     async close() {
       await flushing
       await channel.close()
     },
   }
+}
+
+/** One of an instance of an earlier version says nothing of its origin. */
+function markPeers(wake: Wake): Wake {
+  return wake.origin ? { ...wake, origin: { ...wake.origin, isPeers: true } } : wake
 }
 
 /** As many wakes as fit one payload, at least one. */

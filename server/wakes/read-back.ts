@@ -13,6 +13,8 @@ export interface ReadBackOptions {
   bus: WakeBus
   log: { warn(details: object, message: string): void }
   intervalMs?: number
+  /** Told how each run went. */
+  ran?: (isOk: boolean) => void
 }
 
 export interface ReadBack {
@@ -26,7 +28,7 @@ export interface ReadBack {
  * wake, a lost NOTIFY, or a wake that the loop budget held until now is delayed by it and not lost.
  */
 export function startReadBack(options: ReadBackOptions): ReadBack {
-  const { sql, bus, log, intervalMs = INTERVAL_MS } = options
+  const { sql, bus, log, intervalMs = INTERVAL_MS, ran } = options
   let lastSuccess = performance.now()
   let running: Promise<void> | null = null
   let isClosed = false
@@ -41,7 +43,9 @@ export function startReadBack(options: ReadBackOptions): ReadBack {
         bus.receive(wakes.filter(({ toAgentId }) => listening?.has(toAgentId)))
       }
       lastSuccess = startedAt
+      ran?.(true)
     } catch (error) {
+      ran?.(false)
       if (!isClosed) log.warn({ err: error }, 'read-back of wakes failed; the next one covers the same time')
     }
   }

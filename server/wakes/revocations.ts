@@ -32,6 +32,8 @@ export interface RevocationsOptions {
   /** Tokens that ended in the last `seconds`, and those of `tokenIds` that ever did; renamedSecondsAgo is null unless renamed. */
   listRecent: (seconds: number, tokenIds: string[]) => Promise<EndedToken[]>
   log: { warn(details: object, message: string): void }
+  /** Told how each look at the database went. */
+  ran?: (isOk: boolean) => void
 }
 
 /**
@@ -39,7 +41,7 @@ export interface RevocationsOptions {
  * no LISTEN and misses nothing while the database is away; while nothing hangs on a token here it asks nothing.
  */
 export function startRevocations(options: RevocationsOptions): { close(): Promise<void> } {
-  const { holders, listRecent, log } = options
+  const { holders, listRecent, log, ran } = options
   /** By the wall clock, which goes on while a machine sleeps. */
   let lastSuccess = Date.now()
   let running: Promise<void> | null = null
@@ -59,7 +61,9 @@ export function startRevocations(options: RevocationsOptions): { close(): Promis
         holder.vouchFor?.(asked[index] ?? [])
       }
       lastSuccess = startedAt
+      ran?.(true)
     } catch (error) {
+      ran?.(false)
       log.warn({ err: error }, 'recent revocations could not be read; the next try covers the same time')
     }
   }

@@ -23,6 +23,8 @@ export interface Wait {
 }
 
 export interface Waiters extends WakeTaker, TokenHolder {
+  /** Waits under way. */
+  readonly count: number
   /** Waits for the first wake that fits, the time-out, shutdown or the signal's abort. Throws rate_limited over the cap. */
   start(request: WaitFor): Wait
   /** Ends every wait as 'closing', and each later one at once. */
@@ -67,6 +69,9 @@ export function createWaiters(limits: { waitersPerAgentMax: number }): Waiters {
   }
 
   return {
+    get count() {
+      return waiting.all().length
+    },
     start,
     offer(wake: Wake) {
       const waiter = waiting.of(wake.toAgentId).find((each) => isFor(each, wake))

@@ -147,7 +147,7 @@ test('a report that was asked for before the fetch and stored after it is a step
   const send = async () =>
     (await alice((scope) => sendMessage(scope, { to: 'bob', content: 'x', kind: 'report' }))).message_id
   const [line, unsent] = [await send(), await send()]
-  const batch = createLeaseBatch(database.api, 600)
+  const batch = createLeaseBatch(database.api, { intervalMs: 600 })
   await batch.renew(carol.tokenHash, { ...LEASE, announced: [] })
   const report = batch.renew(bob.tokenHash, { ...LEASE, announced: [line, unsent] })
   await sleep(100)

@@ -45,7 +45,7 @@ async function reachOf(agent: SeededAgent): Promise<string | undefined> {
 
 /** A batch whose first statement is done: what is asked for now waits for the rest of its interval. */
 async function startWaiting(sql: Sql, intervalMs: number) {
-  const batch = createLeaseBatch(sql, intervalMs)
+  const batch = createLeaseBatch(sql, { intervalMs })
   await outcomeOf(batch.renew(randomBytes(32).toString('hex'), LEASE))
   return batch
 }
@@ -115,7 +115,7 @@ test('a row that the database cannot take fails alone', async () => {
 
 test('while the database is away nobody is told that a lease is stored', async () => {
   const sql = (() => Promise.reject(Object.assign(new Error('gone'), { code: 'CONNECTION_CLOSED' }))) as unknown as Sql
-  const batch = createLeaseBatch(sql, 10)
+  const batch = createLeaseBatch(sql, { intervalMs: 10 })
   const hash = randomBytes(32).toString('hex')
   const outcomes = await Promise.all([1, 2, 3].map(() => outcomeOf(batch.renew(hash, LEASE))))
   assert.deepEqual(outcomes, ['unavailable', 'unavailable', 'unavailable'])
@@ -163,7 +163,10 @@ test('two instances that renew the same leases in crossing order do not deadlock
     return row?.deadlocks as number
   }
   const before = await deadlocks()
-  const [here, there] = [createLeaseBatch(database.api, 5), createLeaseBatch(database.api, 5)]
+  const [here, there] = [
+    createLeaseBatch(database.api, { intervalMs: 5 }),
+    createLeaseBatch(database.api, { intervalMs: 5 }),
+  ]
   for (let round = 0; round < 20; round++) {
     // Every row is a new one and every token was last seen long ago, so that each batch locks all it ever does.
     await database.admin`delete from patchcord.leases`
@@ -180,7 +183,7 @@ test('two instances that renew the same leases in crossing order do not deadlock
 
 test('a token that invents sessions keeps the latest twenty', async () => {
   const { alice, bob } = await seed(database, 'sessions', ['alice', 'bob'])
-  const batch = createLeaseBatch(database.api, 10)
+  const batch = createLeaseBatch(database.api, { intervalMs: 10 })
   await batch.renew(bob.tokenHash, LEASE)
   for (let session = 0; session < 30; session++)
     await batch.renew(alice.tokenHash, { ...LEASE, session: `s${session}` })

@@ -5,6 +5,8 @@ import { type AppDeps, buildApp, type Timeouts } from '../../server/app.ts'
 import { type Config, type Limits, loadConfig } from '../../server/config.ts'
 import { createTicketSigner } from '../../server/domain/tickets.ts'
 import { createLogger } from '../../server/http/log.ts'
+import type { Metrics } from '../../server/metrics/metrics.ts'
+import { observeWakes } from '../../server/metrics/observer.ts'
 import { createHub, type Hub } from '../../server/realtime/hub.ts'
 import { createBus } from '../../server/wakes/bus.ts'
 import { createWaiters } from '../../server/wakes/waiters.ts'
@@ -28,6 +30,7 @@ export interface TestAppOptions {
   signer?: null
   logLevel?: string
   timeouts?: Timeouts
+  metrics?: Metrics
   /** The one of a server that was closed, for one that comes back. */
   port?: number
 }
@@ -48,11 +51,13 @@ export async function startTestApp(
   const secret = randomBytes(32).toString('base64url')
   const signer = options.signer === null ? null : await createTicketSigner({ algorithm: 'HS256', secret })
   const waiters = createWaiters(limits)
-  const bus = createBus(waiters)
-  const hub = createHub()
+  const observer = observeWakes(options.metrics ?? null, logger)
+  const bus = createBus(waiters, observer)
+  const hub = createHub(undefined, observer)
   bus.addSink(hub)
   const deps: AppDeps = { config, sql: database.api, bus, waiters, hub, signer, logger, version: '0.0.0-test' }
   if (options.timeouts) deps.timeouts = options.timeouts
+  if (options.metrics) deps.metrics = options.metrics
   const app = await buildApp(deps)
   await app.listen({ host: '127.0.0.1', port: options.port ?? 0 })
   const { port } = app.server.address() as AddressInfo

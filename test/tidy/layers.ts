@@ -6,7 +6,7 @@ import { isCode, type Rule, type Tree, type Violation } from './tree.ts'
  * way the rooms of the floor may name each other's types, and are handed the values.
  */
 const ERRORS = ['errors']
-const FLOOR = ['db', 'wakes', 'blobs']
+const FLOOR = ['db', 'wakes', 'metrics', 'blobs']
 const DOMAIN = ['domain', ...FLOOR, ...ERRORS]
 const ADAPTERS = ['http', 'mcp', 'realtime', 'dashboard']
 const TOP = [...ADAPTERS, ...DOMAIN, 'config']
@@ -28,7 +28,7 @@ const MCP_SDK_FILES_MAX = 3
 
 export const layerRules: Rule[] = [
   {
-    name: 'server/ imports downwards only: main, app, adapters, domain, db and wakes and blobs, errors',
+    name: 'server/ imports downwards only: main, app, adapters, domain, db and wakes and metrics and blobs, errors',
     check: (tree) => serverEdges(tree).flatMap(checkRoom),
   },
   {

@@ -107,7 +107,8 @@ test('the end of a token ends its waits and no others; of one that goes on, thos
 })
 
 test('a notification never exceeds what NOTIFY takes, and no wake is left out', () => {
-  let rest = Array.from({ length: 100 }, (_, i) => ({ ...wake(`${i}`), thread: 'é'.repeat(64) }))
+  const origin = { trace: 'a'.repeat(32), at: Date.now() }
+  let rest = Array.from({ length: 100 }, (_, i) => ({ ...wake(`${i}`), thread: 'é'.repeat(64), origin }))
   const seen: string[] = []
   while (rest.length > 0) {
     const { payload, count } = pack('instance', rest, 7_900)

@@ -46,8 +46,8 @@ export const MUTATIONS: Mutation[] = [
         from: `  const rows = await inTurn(scope, scope.tokenHash, () => reach(() => call(scope.sql)))
   const outcome = rows[0]?.answer as Outcome
   checkEntrance(outcome)
-  if (outcome.wakes) scope.bus.publish(outcome.wakes)
-  return outcome`,
+  if (outcome.wakes) scope.bus.publish(outcome.wakes, scope.trace)
+`,
         to: `  const outcome = await reach(() =>
     scope.sql.begin(async (sql) => {
       const rows = await call(sql as unknown as Sql)
@@ -57,7 +57,7 @@ export const MUTATIONS: Mutation[] = [
     }),
   )
   checkEntrance(outcome)
-  return outcome`,
+`,
       },
     ],
     tests: ['db/scope'],

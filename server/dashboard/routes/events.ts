@@ -20,6 +20,7 @@ export const eventRoutes: FastifyPluginAsync<EventRoutesOptions> = async (app, {
       'cache-control': 'no-store',
       'content-type': 'text/event-stream; charset=utf-8',
       'x-content-type-options': 'nosniff',
+      'x-request-id': request.id,
       // nginx would gather them.
       'x-accel-buffering': 'no',
     })
