@@ -1,9 +1,9 @@
 import type { ServerResponse } from 'node:http'
 import { type NodeIncomingMessageLike, toNodeHandler } from '@modelcontextprotocol/node'
-import { type AuthInfo, createMcpHandler, type McpHttpHandler } from '@modelcontextprotocol/server'
+import { createMcpHandler, type McpHttpHandler, type McpServerFactory } from '@modelcontextprotocol/server'
 import type { FastifyBaseLogger, FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { PatchcordError } from '../errors.ts'
-import { createServerFactory, isLongCall, type McpCaller, type McpServerDeps } from './server.ts'
+import { createServerFactory, isLongCall, type McpCaller, type McpServerDeps, toAuthInfo } from './server.ts'
 
 const PATHS = ['/mcp', '/mcp/bearer']
 const KEEP_ALIVE_MS = 10_000
@@ -16,45 +16,44 @@ export interface McpEndpointOptions extends McpServerDeps {
   /** Throws a PatchcordError for who may not enter. Runs for every HTTP method, before the body is read. */
   authenticate(request: FastifyRequest): Promise<McpCaller>
   log: FastifyBaseLogger
-}
-
-interface Handlers {
-  /** JSON, or a stream once the call has something to say before its result. */
-  short: McpHttpHandler
-  /** A stream from the start. */
-  long: McpHttpHandler
+  /**
+   * Makes the servers; ours by default. What it makes must not depend on the request but by its era: one server serves
+   * many callers, and its handlers find who sent a message in the `authInfo` of their context.
+   */
+  factory?: McpServerFactory
+  /** Whether a parsed body is a call whose answer may take minutes, and streams from its first second on. */
+  isLongCall?(body: unknown): boolean
 }
 
 /** MCP at `/mcp` and `/mcp/bearer`: both protocol eras, a server per request, nothing kept between requests. */
 export async function mcpEndpoint(app: FastifyInstance, options: McpEndpointOptions): Promise<void> {
-  const { log } = options
-  const factory = createServerFactory(options)
+  const { log, factory = createServerFactory(options) } = options
   const onerror = (error: Error) => log.warn({ reason: error.message }, 'an MCP request was not served')
   const common = { keepAliveMs: KEEP_ALIVE_MS, onerror }
-  const handlers = {
-    short: createMcpHandler(factory, common),
-    long: createMcpHandler(factory, { ...common, responseMode: 'sse' }),
-  }
+  const long = createMcpHandler(factory, { ...common, responseMode: 'sse' })
+  const handlers = { short: createMcpHandler(factory, common), long: { ...long, fetch: openAtOnce(long.fetch) } }
   const open = new Set<ServerResponse>()
   app.addHook('onRequest', async (request) => {
-    Object.assign(request.raw, { auth: toAuthInfo(await options.authenticate(request)) })
+    const caller = await options.authenticate(request)
+    Object.assign(request.raw, { auth: toAuthInfo({ caller, userAgent: request.headers['user-agent'] ?? '' }) })
   })
   app.removeContentTypeParser('application/json')
   app.addContentTypeParser('application/json', { parseAs: 'string' }, async (_: FastifyRequest, body: string) =>
     parseBody(body),
   )
   app.setErrorHandler((error: FastifyError | PatchcordError, _, reply) => answerError(error, reply, log))
-  for (const url of PATHS) app.all(url, (request, reply) => serve(handlers, open, request, reply))
+  const isLong = options.isLongCall ?? isLongCall
+  for (const url of PATHS) {
+    app.all(url, (request, reply) => {
+      const { short, long } = handlers
+      return serve(isLong(request.body) ? long : short, open, request, reply)
+    })
+  }
   app.addHook('preClose', async () => {
     options.waiters.close()
     await drain(open)
     await Promise.all([handlers.short.close(), handlers.long.close()])
   })
-}
-
-/** What the SDK hands to the factory. The token itself goes no further than `authenticate`. */
-function toAuthInfo(caller: McpCaller): AuthInfo {
-  return { token: '', clientId: caller.identity.agentId, scopes: [], extra: { ...caller } }
 }
 
 function parseBody(text: string): unknown {
@@ -79,7 +78,7 @@ function isDeeperThan(json: string, max: number): boolean {
 }
 
 async function serve(
-  handlers: Handlers,
+  handler: McpHttpHandler,
   open: Set<ServerResponse>,
   request: FastifyRequest,
   reply: FastifyReply,
@@ -88,8 +87,6 @@ async function serve(
   open.add(response)
   response.once('close', () => open.delete(response))
   reply.hijack()
-  const { short, long } = handlers
-  const handler = isLongCall(request.body) ? { ...long, fetch: openAtOnce(long.fetch) } : short
   await toNodeHandler(handler)(request.raw as NodeIncomingMessageLike, response, request.body ?? undefined)
 }
 
