@@ -1,4 +1,5 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import type { McpServerFactory } from '@modelcontextprotocol/server'
 import Fastify, { type FastifyBaseLogger, type FastifyInstance, LogController } from 'fastify'
 import { serializerCompiler, validatorCompiler } from 'fastify-type-provider-zod'
 import type { Logger } from 'pino'
@@ -44,6 +45,8 @@ export interface AppDeps {
   logger: Logger
   version: string
   timeouts?: Timeouts
+  /** Makes other MCP servers than the product's. Tests see by it what the mount itself does. */
+  mcpFactory?: McpServerFactory
 }
 
 /** Slow senders are cut off: a request's headers, then all of it, must have come in time; looked at every `checkMs`. */
@@ -86,7 +89,8 @@ export async function buildApp(deps: AppDeps): Promise<FastifyInstance> {
   app.addHook('onRequest', async (request) => checkGuards(guards, request.raw))
   await serveOpenapi(app, { version, publicUrl: config.publicUrl })
   serveHealth(app, { sql, version, realtime: describeRealtime(deps) })
-  await app.register(mcpEndpoint, { authenticate, scopeFor, waiters, version, log })
+  const mcpServers = deps.mcpFactory && { factory: deps.mcpFactory }
+  await app.register(mcpEndpoint, { authenticate, scopeFor, waiters, version, log, ...mcpServers })
   await app.register(leaseRoutes, { prefix: '/api', admit, leases })
   await app.register(
     async (api) => {

@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import type { AddressInfo } from 'node:net'
+import type { McpServerFactory } from '@modelcontextprotocol/server'
 import type { FastifyInstance } from 'fastify'
 import { type AppDeps, buildApp, type Timeouts } from '../../server/app.ts'
 import { type Config, type Limits, loadConfig } from '../../server/config.ts'
@@ -30,6 +31,8 @@ export interface TestAppOptions {
   timeouts?: Timeouts
   /** The one of a server that was closed, for one that comes back. */
   port?: number
+  /** Makes the MCP servers in place of the product's. */
+  mcpFactory?: McpServerFactory
 }
 
 /**
@@ -53,6 +56,7 @@ export async function startTestApp(
   bus.addSink(hub)
   const deps: AppDeps = { config, sql: database.api, bus, waiters, hub, signer, logger, version: '0.0.0-test' }
   if (options.timeouts) deps.timeouts = options.timeouts
+  if (options.mcpFactory) deps.mcpFactory = options.mcpFactory
   const app = await buildApp(deps)
   await app.listen({ host: '127.0.0.1', port: options.port ?? 0 })
   const { port } = app.server.address() as AddressInfo
