@@ -1,5 +1,4 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
-import type { McpServerFactory } from '@modelcontextprotocol/server'
 import Fastify, { type FastifyBaseLogger, type FastifyInstance, LogController } from 'fastify'
 import { serializerCompiler, validatorCompiler } from 'fastify-type-provider-zod'
 import type { Logger } from 'pino'
@@ -27,7 +26,7 @@ import { messageRoutes } from './http/routes/messages.ts'
 import { presenceRoutes } from './http/routes/presence.ts'
 import { ticketRoutes } from './http/routes/tickets.ts'
 import { tokenRoutes } from './http/routes/tokens.ts'
-import { mcpEndpoint } from './mcp/endpoint.ts'
+import { type McpEndpointOptions, mcpEndpoint } from './mcp/endpoint.ts'
 import { attachRealtime, REALTIME_PATH, type RealtimeOptions } from './realtime/endpoint.ts'
 import type { Hub } from './realtime/hub.ts'
 import type { WakeBus } from './wakes/bus.ts'
@@ -46,7 +45,7 @@ export interface AppDeps {
   version: string
   timeouts?: Timeouts
   /** Makes other MCP servers than the product's. Tests see by it what the mount itself does. */
-  mcpFactory?: McpServerFactory
+  mcpFactory?: NonNullable<McpEndpointOptions['factory']>
 }
 
 /** Slow senders are cut off: a request's headers, then all of it, must have come in time; looked at every `checkMs`. */

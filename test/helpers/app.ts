@@ -1,6 +1,5 @@
 import { randomBytes } from 'node:crypto'
 import type { AddressInfo } from 'node:net'
-import type { McpServerFactory } from '@modelcontextprotocol/server'
 import type { FastifyInstance } from 'fastify'
 import { type AppDeps, buildApp, type Timeouts } from '../../server/app.ts'
 import { type Config, type Limits, loadConfig } from '../../server/config.ts'
@@ -32,7 +31,7 @@ export interface TestAppOptions {
   /** The one of a server that was closed, for one that comes back. */
   port?: number
   /** Makes the MCP servers in place of the product's. */
-  mcpFactory?: McpServerFactory
+  mcpFactory?: NonNullable<AppDeps['mcpFactory']>
 }
 
 /**
