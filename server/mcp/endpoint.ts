@@ -4,6 +4,7 @@ import { createMcpHandler, type McpHttpHandler, type McpServerFactory } from '@m
 import type { FastifyBaseLogger, FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { PatchcordError } from '../errors.ts'
 import { createServerFactory, isLongCall, type McpCaller, type McpServerDeps, toAuthInfo } from './server.ts'
+import { createSharedServers, type SharedServers } from './shared.ts'
 
 const PATHS = ['/mcp', '/mcp/bearer']
 const KEEP_ALIVE_MS = 10_000
@@ -25,13 +26,20 @@ export interface McpEndpointOptions extends McpServerDeps {
   isLongCall?(body: unknown): boolean
 }
 
-/** MCP at `/mcp` and `/mcp/bearer`: both protocol eras, a server per request, nothing kept between requests. */
+interface Paths {
+  /** Most requests. */
+  shared: SharedServers
+  /** The SDK's own, a server per request: JSON, or a stream once the call has something to say before its result. */
+  short: McpHttpHandler
+  /** The same, a stream from the start. */
+  long: McpHttpHandler
+}
+
+/** MCP at `/mcp` and `/mcp/bearer`: both protocol eras, nothing of a client kept between its requests. */
 export async function mcpEndpoint(app: FastifyInstance, options: McpEndpointOptions): Promise<void> {
-  const { log, factory = createServerFactory(options) } = options
-  const onerror = (error: Error) => log.warn({ reason: error.message }, 'an MCP request was not served')
-  const common = { keepAliveMs: KEEP_ALIVE_MS, onerror }
-  const long = createMcpHandler(factory, { ...common, responseMode: 'sse' })
-  const handlers = { short: createMcpHandler(factory, common), long: { ...long, fetch: openAtOnce(long.fetch) } }
+  const { log } = options
+  const isLong = options.isLongCall ?? isLongCall
+  const paths = await openPaths(options)
   const open = new Set<ServerResponse>()
   app.addHook('onRequest', async (request) => {
     const caller = await options.authenticate(request)
@@ -42,18 +50,41 @@ export async function mcpEndpoint(app: FastifyInstance, options: McpEndpointOpti
     parseBody(body),
   )
   app.setErrorHandler((error: FastifyError | PatchcordError, _, reply) => answerError(error, reply, log))
-  const isLong = options.isLongCall ?? isLongCall
   for (const url of PATHS) {
     app.all(url, (request, reply) => {
-      const { short, long } = handlers
-      return serve(isLong(request.body) ? long : short, open, request, reply)
+      open.add(reply.raw)
+      reply.raw.once('close', () => open.delete(reply.raw))
+      reply.hijack()
+      return serve(paths, isLong(request.body), request, reply.raw)
     })
   }
   app.addHook('preClose', async () => {
     options.waiters.close()
     await drain(open)
-    await Promise.all([handlers.short.close(), handlers.long.close()])
+    await Promise.all([paths.short.close(), paths.long.close()])
   })
+}
+
+async function openPaths(options: McpEndpointOptions): Promise<Paths> {
+  const { log, factory = createServerFactory(options) } = options
+  const onerror = (error: Error) => log.warn({ reason: error.message }, 'an MCP request was not served')
+  const common = { keepAliveMs: KEEP_ALIVE_MS, onerror }
+  const long = createMcpHandler(factory, { ...common, responseMode: 'sse' })
+  return {
+    shared: await createSharedServers(factory, common),
+    short: createMcpHandler(factory, common),
+    long: { ...long, fetch: openAtOnce(long.fetch) },
+  }
+}
+
+async function serve(
+  { shared, short, long }: Paths,
+  isLong: boolean,
+  { raw, body }: FastifyRequest,
+  response: ServerResponse,
+): Promise<void> {
+  if (!isLong && shared.serve(raw, response, body)) return
+  await toNodeHandler(isLong ? long : short)(raw as NodeIncomingMessageLike, response, body ?? undefined)
 }
 
 function parseBody(text: string): unknown {
@@ -75,19 +106,6 @@ function isDeeperThan(json: string, max: number): boolean {
     if (depth > max) return true
   }
   return false
-}
-
-async function serve(
-  handler: McpHttpHandler,
-  open: Set<ServerResponse>,
-  request: FastifyRequest,
-  reply: FastifyReply,
-): Promise<void> {
-  const response = reply.raw
-  open.add(response)
-  response.once('close', () => open.delete(response))
-  reply.hijack()
-  await toNodeHandler(handler)(request.raw as NodeIncomingMessageLike, response, request.body ?? undefined)
 }
 
 /**

@@ -13,6 +13,7 @@ import { cleanLabel } from './fence.ts'
 import { INSTRUCTIONS } from './instructions.ts'
 import { PROMPTS } from './prompts.ts'
 import { toInputSchema, toOutputSchema } from './schema.ts'
+import { MODERN_VERSIONS } from './shared.ts'
 import { callTool, type Tool, type ToolAnswer, type ToolLog } from './tool.ts'
 import { listAgentsTool } from './tools/agents.ts'
 import { messageStatusTool, unsendTool } from './tools/delivery.ts'
@@ -100,7 +101,7 @@ export function isLongCall(body: unknown): boolean {
 
 /** Makes servers of either era. None knows a caller: each message brings its sender, so that one server may serve many. */
 export function createServerFactory(deps: McpServerDeps): McpServerFactory {
-  return () => {
+  return ({ era }) => {
     const server = new Server(
       { name: 'patchcord', title: 'Patchcord', version: deps.version },
       {
@@ -108,6 +109,7 @@ export function createServerFactory(deps: McpServerDeps): McpServerFactory {
         capabilities: { tools: { listChanged: false }, prompts: { listChanged: false } },
         cacheHints: { 'tools/list': LISTS_CACHE, 'prompts/list': LISTS_CACHE, 'server/discover': LISTS_CACHE },
         jsonSchemaValidator: noValidator,
+        ...(era === 'modern' && { supportedProtocolVersions: MODERN_VERSIONS }),
       },
     )
     server.setRequestHandler('tools/list', () => ({ tools: toolDefinitions }))
