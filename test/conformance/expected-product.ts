@@ -79,6 +79,7 @@ export const PRODUCT: Record<Revision, Expectation> = {
         'server-sse-polling:server-sse-retry-field',
       ],
     },
+    code: 1,
   },
   '2026-07-28': {
     passes: {
@@ -183,5 +184,6 @@ export const PRODUCT: Record<Revision, Expectation> = {
         'server-stateless:sep-2575-server-no-log-without-loglevel',
       ],
     },
+    code: 1,
   },
 }

@@ -23,6 +23,8 @@ export interface Expectation {
   passes: Record<number, string[]>
   /** Checks that cannot pass, as `scenario:check`, by the reason for it. */
   baseline: Record<string, string[]>
+  /** What the tool ends with: 0 when nothing fails that the revision requires. */
+  code: 0 | 1
 }
 
 export interface Verdict {
@@ -38,22 +40,21 @@ export interface Verdict {
 /** No revision requires them, and the tool's own reference server does not have them. */
 const EXTENSION = /^tasks-/
 
-export function judge({ code, results: all }: ToolRun, { passes, baseline }: Expectation): Verdict {
+export function judge({ code, results: all }: ToolRun, expected: Expectation): Verdict {
   const results = all.filter(({ scenario }) => !EXTENSION.test(scenario))
-  const entries = Object.values(baseline).flat()
+  const entries = Object.values(expected.baseline).flat()
   const failing = new Map(results.flatMap(listFailures))
   const ran = new Map(results.map(({ scenario, checks }) => [scenario, countPasses(checks)]))
   const unexpected = [...failing].filter(([check]) => !entries.includes(check))
   const stale = entries.filter((check) => !failing.has(check))
-  const codeExpected = entries.length === 0 ? 0 : 1
   return {
     problems: [
       ...(results.length === 0 ? ['The tool ran no scenario.'] : []),
-      ...compareScenarios(passes, ran),
+      ...compareScenarios(expected.passes, ran),
       ...unexpected.map(([check, why]) => `${check} fails, and no baseline entry excuses it: ${why}`),
       ...stale.map((check) => `${check} does not fail any more: take it out of the baseline.`),
       ...entries.filter((check, index) => entries.indexOf(check) < index).map((check) => `${check} is excused twice.`),
-      ...(code === codeExpected ? [] : [`The tool ended with ${code}, not ${codeExpected}.`]),
+      ...(code === expected.code ? [] : [`The tool ended with ${code}, not ${expected.code}.`]),
     ],
     scenarios: results.length,
     passed: [...ran.values()].reduce((sum, count) => sum + count, 0),
