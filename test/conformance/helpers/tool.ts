@@ -49,9 +49,12 @@ async function start(args: string[], home: string): Promise<{ code: number; outp
   return await new Promise((resolve, reject) => {
     execFile(process.execPath, [join(PACKAGE, 'dist/index.js'), ...args], options, (error, stdout, stderr) => {
       const output = stdout + stderr
-      if (!error) resolve({ code: 0, output })
-      else if (typeof error.code === 'number') resolve({ code: error.code, output })
-      else reject(new Error(`The conformance tool did not come to its end: ${error.message}\n${output}`))
+      if (error && typeof error.code !== 'number') {
+        const why = error.killed ? `was not done after ${RUN_MS_MAX / 1000} s` : `broke off: ${error.message}`
+        reject(new Error(`The conformance tool ${why}. It said:\n${output}`))
+        return
+      }
+      resolve({ code: Number(error?.code ?? 0), output })
     })
   })
 }
