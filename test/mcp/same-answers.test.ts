@@ -317,6 +317,8 @@ describe('the one server for everybody answers as the SDK does with a server per
         took += Number(await compare({ ...call, headers }))
       }
       assert.ok(took >= 8, `${took} went to the one server`)
+      // The header of the 2026 era says another name than the body, though with the same characters.
+      await compare(toRaw(era, 'tools/call', { name: '=?base64?aW5ib3g=?=' }))
       for (const method of ['GET', 'DELETE', 'PUT', 'PATCH', 'OPTIONS']) await compare({ ...call, method })
     })
   }
