@@ -18,8 +18,9 @@ export interface McpEndpointOptions extends McpServerDeps {
   authenticate(request: FastifyRequest): Promise<McpCaller>
   log: FastifyBaseLogger
   /**
-   * Makes the servers; ours by default. What it makes must not depend on the request but by its era: one server serves
-   * many callers, and its handlers find who sent a message in the `authInfo` of their context.
+   * Makes the servers; ours by default. What it makes must not depend on the request but by its era: one server serves many
+   * callers, and its handlers find who sent a message in `http.authInfo` of their context (`http.req` may be missing there).
+   * In the 2026 era only a plain `Server` with MODERN_VERSIONS serves everybody; any other is made for each request.
    */
   factory?: McpServerFactory
   /** Whether a parsed body is a call whose answer may take minutes, and streams from its first second on. */
