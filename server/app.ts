@@ -29,7 +29,7 @@ import { presenceRoutes } from './http/routes/presence.ts'
 import { ticketRoutes } from './http/routes/tickets.ts'
 import { tokenRoutes } from './http/routes/tokens.ts'
 import { traceOf } from './http/trace.ts'
-import { mcpEndpoint } from './mcp/endpoint.ts'
+import { type McpEndpointOptions, mcpEndpoint } from './mcp/endpoint.ts'
 import type { Metrics } from './metrics/metrics.ts'
 import { observeScopes } from './metrics/observer.ts'
 import { attachRealtime, REALTIME_PATH, type RealtimeOptions } from './realtime/endpoint.ts'
@@ -51,6 +51,8 @@ export interface AppDeps {
   /** Where there is none, nothing is counted. */
   metrics?: Metrics
   timeouts?: Timeouts
+  /** Makes other MCP servers than the product's. Tests see by it what the mount itself does. */
+  mcpFactory?: NonNullable<McpEndpointOptions['factory']>
 }
 
 /** Slow senders are cut off: a request's headers, then all of it, must have come in time; looked at every `checkMs`. */
@@ -105,7 +107,8 @@ export async function buildApp(deps: AppDeps): Promise<FastifyInstance> {
   app.addHook('onRequest', async (request) => checkGuards(guards, request.raw))
   await serveOpenapi(app, { version, publicUrl: config.publicUrl })
   serveHealth(app, { sql, version, realtime: describeRealtime(deps) })
-  await app.register(mcpEndpoint, { authenticate, scopeFor, waiters, version, log })
+  const mcpServers = deps.mcpFactory && { factory: deps.mcpFactory }
+  await app.register(mcpEndpoint, { authenticate, scopeFor, waiters, version, log, ...mcpServers })
   await app.register(leaseRoutes, { prefix: '/api', admit, leases })
   await app.register(
     async (api) => {

@@ -11,6 +11,7 @@ import type { MeasurePart, Row } from './bench/row.ts'
 /** In the order of the table. */
 const PARTS: Record<string, () => Promise<{ measure: MeasurePart }>> = {
   a: () => import('./bench/send.ts'),
+  c: () => import('./bench/mcp.ts'),
 }
 
 async function main(): Promise<void> {

@@ -1,9 +1,10 @@
 import type { ServerResponse } from 'node:http'
 import { type NodeIncomingMessageLike, toNodeHandler } from '@modelcontextprotocol/node'
-import { type AuthInfo, createMcpHandler, type McpHttpHandler } from '@modelcontextprotocol/server'
+import { createMcpHandler, type McpHttpHandler, type McpServerFactory } from '@modelcontextprotocol/server'
 import type { FastifyBaseLogger, FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { PatchcordError } from '../errors.ts'
-import { createServerFactory, isLongCall, type McpCaller, type McpServerDeps } from './server.ts'
+import { createServerFactory, isLongCall, type McpCaller, type McpServerDeps, toAuthInfo } from './server.ts'
+import { createSharedServers, type SharedServers } from './shared.ts'
 
 const PATHS = ['/mcp', '/mcp/bearer']
 const KEEP_ALIVE_MS = 10_000
@@ -16,45 +17,76 @@ export interface McpEndpointOptions extends McpServerDeps {
   /** Throws a PatchcordError for who may not enter. Runs for every HTTP method, before the body is read. */
   authenticate(request: FastifyRequest): Promise<McpCaller>
   log: FastifyBaseLogger
+  /**
+   * Makes the servers; ours by default. What it makes must not depend on the request but by its era: one server serves many
+   * callers, and its handlers find who sent a message in `http.authInfo` of their context (`http.req` may be missing there).
+   * In the 2026 era only a plain `Server` with MODERN_VERSIONS serves everybody; any other is made for each request.
+   */
+  factory?: McpServerFactory
+  /** Whether a parsed body is a call whose answer may take minutes, and streams from its first second on. */
+  isLongCall?(body: unknown): boolean
 }
 
-interface Handlers {
-  /** JSON, or a stream once the call has something to say before its result. */
+interface Paths {
+  /** Most requests. */
+  shared: SharedServers
+  /** The SDK's own, a server per request: JSON, or a stream once the call has something to say before its result. */
   short: McpHttpHandler
-  /** A stream from the start. */
+  /** The same, a stream from the start. */
   long: McpHttpHandler
 }
 
-/** MCP at `/mcp` and `/mcp/bearer`: both protocol eras, a server per request, nothing kept between requests. */
+/** MCP at `/mcp` and `/mcp/bearer`: both protocol eras, nothing of a client kept between its requests. */
 export async function mcpEndpoint(app: FastifyInstance, options: McpEndpointOptions): Promise<void> {
   const { log } = options
-  const factory = createServerFactory(options)
-  const onerror = (error: Error) => log.warn({ reason: error.message }, 'an MCP request was not served')
-  const common = { keepAliveMs: KEEP_ALIVE_MS, onerror }
-  const handlers = {
-    short: createMcpHandler(factory, common),
-    long: createMcpHandler(factory, { ...common, responseMode: 'sse' }),
-  }
+  const isLong = options.isLongCall ?? isLongCall
+  const paths = await openPaths(options)
   const open = new Set<ServerResponse>()
   app.addHook('onRequest', async (request) => {
-    Object.assign(request.raw, { auth: toAuthInfo(await options.authenticate(request)) })
+    const caller = await options.authenticate(request)
+    Object.assign(request.raw, { auth: toAuthInfo({ caller, userAgent: request.headers['user-agent'] ?? '' }) })
   })
   app.removeContentTypeParser('application/json')
   app.addContentTypeParser('application/json', { parseAs: 'string' }, async (_: FastifyRequest, body: string) =>
     parseBody(body),
   )
   app.setErrorHandler((error: FastifyError | PatchcordError, _, reply) => answerError(error, reply, log))
-  for (const url of PATHS) app.all(url, (request, reply) => serve(handlers, open, request, reply))
+  for (const url of PATHS) {
+    app.all(url, (request, reply) => {
+      open.add(reply.raw)
+      reply.raw.once('close', () => open.delete(reply.raw))
+      reply.hijack()
+      reply.raw.setHeader('x-request-id', request.id)
+      return serve(paths, isLong(request.body), request, reply.raw)
+    })
+  }
   app.addHook('preClose', async () => {
     options.waiters.close()
     await drain(open)
-    await Promise.all([handlers.short.close(), handlers.long.close()])
+    await Promise.all([paths.short.close(), paths.long.close()])
   })
 }
 
-/** What the SDK hands to the factory. The token itself goes no further than `authenticate`. */
-function toAuthInfo(caller: McpCaller): AuthInfo {
-  return { token: '', clientId: caller.identity.agentId, scopes: [], extra: { ...caller } }
+async function openPaths(options: McpEndpointOptions): Promise<Paths> {
+  const { log, factory = createServerFactory(options) } = options
+  const onerror = (error: Error) => log.warn({ reason: error.message }, 'an MCP request was not served')
+  const common = { keepAliveMs: KEEP_ALIVE_MS, onerror }
+  const long = createMcpHandler(factory, { ...common, responseMode: 'sse' })
+  return {
+    shared: await createSharedServers(factory, common),
+    short: createMcpHandler(factory, common),
+    long: { ...long, fetch: openAtOnce(long.fetch) },
+  }
+}
+
+async function serve(
+  { shared, short, long }: Paths,
+  isLong: boolean,
+  { raw, body }: FastifyRequest,
+  response: ServerResponse,
+): Promise<void> {
+  if (!isLong && shared.serve(raw, response, body)) return
+  await toNodeHandler(isLong ? long : short)(raw as NodeIncomingMessageLike, response, body ?? undefined)
 }
 
 function parseBody(text: string): unknown {
@@ -76,22 +108,6 @@ function isDeeperThan(json: string, max: number): boolean {
     if (depth > max) return true
   }
   return false
-}
-
-async function serve(
-  handlers: Handlers,
-  open: Set<ServerResponse>,
-  request: FastifyRequest,
-  reply: FastifyReply,
-): Promise<void> {
-  const response = reply.raw
-  open.add(response)
-  response.once('close', () => open.delete(response))
-  reply.hijack()
-  response.setHeader('x-request-id', request.id)
-  const { short, long } = handlers
-  const handler = isLongCall(request.body) ? { ...long, fetch: openAtOnce(long.fetch) } : short
-  await toNodeHandler(handler)(request.raw as NodeIncomingMessageLike, response, request.body ?? undefined)
 }
 
 /**

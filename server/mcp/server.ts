@@ -4,6 +4,7 @@ import {
   ProtocolError,
   ProtocolErrorCode,
   Server,
+  type ServerContext,
 } from '@modelcontextprotocol/server'
 import type { Identity, Scope } from '../db/scope.ts'
 import { suggestNames } from '../domain/names.ts'
@@ -12,7 +13,8 @@ import { cleanLabel } from './fence.ts'
 import { INSTRUCTIONS } from './instructions.ts'
 import { PROMPTS } from './prompts.ts'
 import { toInputSchema, toOutputSchema } from './schema.ts'
-import { callTool, type Tool, type ToolLog } from './tool.ts'
+import { MODERN_VERSIONS } from './shared.ts'
+import { callTool, type Tool, type ToolAnswer, type ToolLog } from './tool.ts'
 import { listAgentsTool } from './tools/agents.ts'
 import { messageStatusTool, unsendTool } from './tools/delivery.ts'
 import { inboxTool, waitForMessageTool } from './tools/inbox.ts'
@@ -72,6 +74,23 @@ export interface McpCaller {
   tokenHash: string
 }
 
+/** Who sent a message. The endpoint puts it into the `authInfo` that goes with that message, and a handler finds it there. */
+export interface McpSender {
+  caller: McpCaller
+  /** The User-Agent; '' where there is none. */
+  userAgent: string
+}
+
+export function toAuthInfo(sender: McpSender): AuthInfo {
+  // The token itself goes no further than the endpoint's authentication.
+  return { token: '', clientId: sender.caller.identity.agentId, scopes: [], extra: { ...sender } }
+}
+
+function senderOf({ http }: ServerContext): McpSender {
+  if (!http?.authInfo?.extra) throw new Error('a message came without its sender')
+  return http.authInfo.extra as unknown as McpSender
+}
+
 /** Whether a parsed HTTP body calls a tool whose answer may take minutes (a batch of the 2025 era counts if one does). */
 export function isLongCall(body: unknown): boolean {
   return [body].flat().some((message) => {
@@ -80,11 +99,9 @@ export function isLongCall(body: unknown): boolean {
   })
 }
 
-/** A server for one request, of either era. It knows its one caller, and nothing of it outlives the answer. */
+/** Makes servers of either era. None knows a caller: each message brings its sender, so that one server may serve many. */
 export function createServerFactory(deps: McpServerDeps): McpServerFactory {
-  return ({ authInfo, requestInfo }) => {
-    const who = (authInfo as AuthInfo).extra as unknown as McpCaller
-    const userAgent = requestInfo?.headers.get('user-agent') ?? ''
+  return ({ era }) => {
     const server = new Server(
       { name: 'patchcord', title: 'Patchcord', version: deps.version },
       {
@@ -92,29 +109,34 @@ export function createServerFactory(deps: McpServerDeps): McpServerFactory {
         capabilities: { tools: { listChanged: false }, prompts: { listChanged: false } },
         cacheHints: { 'tools/list': LISTS_CACHE, 'prompts/list': LISTS_CACHE, 'server/discover': LISTS_CACHE },
         jsonSchemaValidator: noValidator,
+        ...(era === 'modern' && { supportedProtocolVersions: MODERN_VERSIONS }),
       },
     )
     server.setRequestHandler('tools/list', () => ({ tools: toolDefinitions }))
     server.setRequestHandler('prompts/list', () => ({ prompts: promptDefinitions }))
     server.setRequestHandler('prompts/get', ({ params }) => getPrompt(params.name))
-    server.setRequestHandler('tools/call', async ({ params }, { mcpReq }) => {
-      const tool = getTool(params.name)
-      const token = mcpReq._meta?.progressToken
-      const notify = (progress: number) =>
-        mcpReq.notify({
-          method: 'notifications/progress',
-          params: { progressToken: token, progress, message: tool.title },
-        })
-      const stop = tool.isLong && token !== undefined ? startProgress(notify, mcpReq.signal) : () => {}
-      const { waiters } = deps
-      const caller = { scope: deps.scopeFor(who), me: who.identity, waiters, userAgent, signal: mcpReq.signal }
-      try {
-        return await callTool(tool, params.arguments, caller, deps.log)
-      } finally {
-        stop()
-      }
-    })
+    server.setRequestHandler('tools/call', ({ params }, context) => call(deps, params, context))
     return server
+  }
+}
+
+async function call(
+  deps: McpServerDeps,
+  params: { name: string; arguments?: Record<string, unknown> | undefined },
+  context: ServerContext,
+): Promise<ToolAnswer> {
+  const tool = getTool(params.name)
+  const { caller: who, userAgent } = senderOf(context)
+  const { _meta, signal, notify } = context.mcpReq
+  const token = _meta?.progressToken
+  const tell = (progress: number) =>
+    notify({ method: 'notifications/progress', params: { progressToken: token, progress, message: tool.title } })
+  const stop = tool.isLong && token !== undefined ? startProgress(tell, signal) : () => {}
+  const caller = { scope: deps.scopeFor(who), me: who.identity, waiters: deps.waiters, userAgent, signal }
+  try {
+    return await callTool(tool, params.arguments, caller, deps.log)
+  } finally {
+    stop()
   }
 }
 

@@ -33,6 +33,8 @@ export interface TestAppOptions {
   metrics?: Metrics
   /** The one of a server that was closed, for one that comes back. */
   port?: number
+  /** Makes the MCP servers in place of the product's. */
+  mcpFactory?: NonNullable<AppDeps['mcpFactory']>
 }
 
 /**
@@ -58,6 +60,7 @@ export async function startTestApp(
   const deps: AppDeps = { config, sql: database.api, bus, waiters, hub, signer, logger, version: '0.0.0-test' }
   if (options.timeouts) deps.timeouts = options.timeouts
   if (options.metrics) deps.metrics = options.metrics
+  if (options.mcpFactory) deps.mcpFactory = options.mcpFactory
   const app = await buildApp(deps)
   await app.listen({ host: '127.0.0.1', port: options.port ?? 0 })
   const { port } = app.server.address() as AddressInfo

@@ -10,7 +10,7 @@ export interface Selection {
  * to be seen on it. Named here is what does not: folders that touch no database or start their own, and those that need one
  * only so that a server answers. A folder that is not named counts as one that does depend on it.
  */
-const WITHOUT_POSTGRES = /^test\/(?:tidy|runner|scripts|dev|faults|plugin|failures|config|app|main)[./]/
+const WITHOUT_POSTGRES = /^test\/(?:tidy|runner|scripts|dev|faults|plugin|conformance|failures|config|app|main)[./]/
 
 /** And in the other folders, files about sockets, frames, streams, clients or what is refused before the first statement. */
 const NAMES_WITHOUT_POSTGRES: Record<string, string[]> = {

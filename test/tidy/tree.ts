@@ -57,7 +57,7 @@ export function isJsx(path: string): boolean {
 
 /** Test files of a tree, by the names that the runner looks for. */
 export function isTest(path: string): boolean {
-  return /^test\/.*\.(?:test|kill|client|browser)\.ts$/.test(path)
+  return /^test\/.*\.(?:test|kill|client|browser|conformance)\.ts$/.test(path)
 }
 
 /** Code that users run, as against tests and the tools of maintainers. */
