@@ -1,4 +1,4 @@
-// The other side of bench-listeners.ts: thousands of listeners in one process, as bare sockets that speak what a listener does.
+// The other side of listeners.ts: thousands of listeners in one process, as bare sockets that speak what a listener does.
 import { randomBytes } from 'node:crypto'
 import { connect, type Socket } from 'node:net'
 
