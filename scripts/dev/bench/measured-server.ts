@@ -39,7 +39,10 @@ export interface MeasuredServer {
 }
 
 /** `node dist/server/main.js` on a fresh data folder. It and the folder are gone at the end. */
-export async function startMeasuredServer({ folder, onEnd }: Pick<BenchOptions, 'folder' | 'onEnd'>): Promise<MeasuredServer> {
+export async function startMeasuredServer({
+  folder,
+  onEnd,
+}: Pick<BenchOptions, 'folder' | 'onEnd'>): Promise<MeasuredServer> {
   const dataDir = await mkdtemp(join(folder, 'patchcord-bench-'))
   onEnd(() => rm(dataDir, { recursive: true, force: true, maxRetries: 3 }))
   const probe = new URL('probe.mjs', import.meta.url).href

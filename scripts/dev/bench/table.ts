@@ -6,7 +6,9 @@ const TITLES = ['', 'what', 'measured', 'against', 'ratio', 'target']
 export function formatTable(rows: Row[]): string[] {
   const cells = [TITLES, ...rows.map(formatRow)]
   const widths = TITLES.map((_, column) => Math.max(3, ...cells.map((row) => [...(row[column] ?? '')].length)))
-  const [head = '', ...lines] = cells.map((row) => `| ${row.map((cell, column) => pad(cell, widths[column])).join(' | ')} |`)
+  const [head = '', ...lines] = cells.map(
+    (row) => `| ${row.map((cell, column) => pad(cell, widths[column])).join(' | ')} |`,
+  )
   return [head, `| ${widths.map((width) => '-'.repeat(width)).join(' | ')} |`, ...lines]
 }
 

@@ -32,9 +32,19 @@ async function serve() {
       const { to, content } = JSON.parse(text)
       const [row] = await sql`insert into bench.floor (to_agent, content) values (${to}, ${content}) returning id`
       const committedAt = Number(process.hrtime.bigint()) / 1e6
-      const wake = { id: row?.id, toAgentId: to, from: 'sender', to, namespace: 'bench', kind: 'report', urgency: 'normal' }
+      const wake = {
+        id: row?.id,
+        toAgentId: to,
+        from: 'sender',
+        to,
+        namespace: 'bench',
+        kind: 'report',
+        urgency: 'normal',
+      }
       sockets.get(to)?.send(JSON.stringify({ ref: null, event: 'broadcast', topic: `wake:${to}`, payload: wake }))
-      response.writeHead(201, { 'content-type': 'application/json' }).end(JSON.stringify({ message_id: row?.id, committedAt }))
+      response
+        .writeHead(201, { 'content-type': 'application/json' })
+        .end(JSON.stringify({ message_id: row?.id, committedAt }))
     } catch (error) {
       response.writeHead(500).end(String(error))
     }

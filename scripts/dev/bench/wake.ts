@@ -165,7 +165,10 @@ async function wakeOnce(road: Road, name: string): Promise<Wake> {
   // Where the send fails, that is the error, and the line need not come.
   woken.catch(() => {})
   const calledAt = now()
-  const { answeredAt, committedAt } = await send(road, JSON.stringify({ to: name, content: 'Wake up.', kind: 'report' }))
+  const { answeredAt, committedAt } = await send(
+    road,
+    JSON.stringify({ to: name, content: 'Wake up.', kind: 'report' }),
+  )
   return { calledAt, committedAt, answeredAt, lineAt: await woken }
 }
 
@@ -205,7 +208,11 @@ function send({ url, token, http }: Road, body: string): Promise<{ answeredAt: n
 }
 
 type Span = [from: keyof Wake, to: keyof Wake]
-const SPANS = { wake: ['committedAt', 'lineAt'], call: ['calledAt', 'lineAt'], answer: ['answeredAt', 'lineAt'] } as const
+const SPANS = {
+  wake: ['committedAt', 'lineAt'],
+  call: ['calledAt', 'lineAt'],
+  answer: ['answeredAt', 'lineAt'],
+} as const
 const LEAST = 'one ws frame and one line of bare Node'
 
 function report(wakes: Record<Side, Wake[][]>): Row[] {
@@ -234,7 +241,9 @@ function report(wakes: Record<Side, Wake[][]>): Row[] {
 }
 
 function ratioOfRound(wakes: Record<Side, Wake[][]>, round: number): number {
-  const [ours, floor] = SIDES.map((side) => median((wakes[side][round] ?? []).map((wake) => wake.lineAt - wake.committedAt)))
+  const [ours, floor] = SIDES.map((side) =>
+    median((wakes[side][round] ?? []).map((wake) => wake.lineAt - wake.committedAt)),
+  )
   return ratioOf(ours as number, floor as number)
 }
 
