@@ -33,6 +33,9 @@ export function measureTexts(): Row[] {
   const outputs = toolDefinitions.map(({ outputSchema }) => outputSchema)
   const count = (values: unknown[]) =>
     values.reduce<number>((sum, value) => sum + countTokens(JSON.stringify(value)), 0)
+  const figure = countTokens(describeEvent(DESCRIPTION, LINE))
+  const event = toRow('a wake: the whole event in Claude Code; tokens', figure, TARGETS.wake)
+  const envelope = countTokens(describeEvent('', ''))
   const tools = `tools/list, ${shown.length} tools`
   return [
     toRow(`${tools}: names, descriptions, input schemas; tokens`, count(shown), TARGETS.tools),
@@ -40,14 +43,7 @@ export function measureTexts(): Row[] {
     toRow('instructions: characters', INSTRUCTIONS.length, TARGETS.instructions),
     toRow('instructions: tokens', countTokens(INSTRUCTIONS), null),
     toRow('a wake: the line; tokens', countTokens(LINE), null),
-    {
-      ...toRow(
-        'a wake: the whole event in Claude Code; tokens',
-        countTokens(describeEvent(DESCRIPTION, LINE)),
-        TARGETS.wake,
-      ),
-      against: `the same event without a word of ours: ${countTokens(describeEvent('', ''))}`,
-    },
+    { ...event, against: `the same event without a word of ours: ${envelope}`, data: { ...event.data, envelope } },
   ]
 }
 
