@@ -49,9 +49,10 @@ async function main(): Promise<void> {
   const about = `${new Date().toISOString()}, Node ${process.version}, ${availableParallelism()} cores, ${process.platform} ${process.arch}`
   const notes = [
     ...(options.isQuick ? ['--quick shows that everything works; its figures mean little.'] : []),
-    ...failures.map(({ part }) => `Part ${part} failed and has no figures: its error stands above, in order of time.`),
+    ...failures.map(({ part }) => `Part ${part} failed and has no figures: its error stands in what was logged.`),
   ]
-  process.stdout.write(`${[about, '', ...formatTable(rows), ...(notes.length > 0 ? ['', ...notes] : [])].join('\n')}\n`)
+  const table = rows.length > 0 ? ['', ...formatTable(rows)] : []
+  process.stdout.write(`${[about, ...table, ...(notes.length > 0 ? ['', ...notes] : [])].join('\n')}\n`)
   if (options.json) await writeFile(options.json, `${JSON.stringify({ about, rows, failures }, null, 2)}\n`)
   if (failures.length > 0) process.exitCode = 1
 }

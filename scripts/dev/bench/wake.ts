@@ -127,7 +127,7 @@ async function startBare(url: string, onEnd: BenchOptions['onEnd']): Promise<Lin
   const child = spawn(process.execPath, [FLOOR, 'listener', url], { stdio: ['ignore', 'pipe', 'inherit'] })
   onEnd(() => stopChild(child))
   const lines = readLines(child)
-  await untilLine(lines, 'connected')
+  await untilLine(lines, 'connected', 'a bare listener')
   return lines
 }
 
@@ -161,7 +161,7 @@ async function measureRound({ names, server, roads }: Scene, round: number): Pro
 }
 
 async function wakeOnce(road: Road, name: string): Promise<Wake> {
-  const woken = untilLine(road.listeners.get(name) as Lines, LINE)
+  const woken = untilLine(road.listeners.get(name) as Lines, LINE, `${name} of ${road.url}`)
   // Where the send fails, that is the error, and the line need not come.
   woken.catch(() => {})
   const calledAt = now()
@@ -173,16 +173,17 @@ async function wakeOnce(road: Road, name: string): Promise<Wake> {
 }
 
 /** When the next line comes, which must be this one. */
-function untilLine(lines: Lines, expected: string): Promise<number> {
+function untilLine(lines: Lines, expected: string, who: string): Promise<number> {
   return new Promise((resolve, reject) => {
     let isOver = false
-    const timer = setTimeout(() => reject(new Error(`no line "${expected}" in ${LINE_TIMEOUT_MS} ms`)), LINE_TIMEOUT_MS)
+    const late = () => reject(new Error(`no line "${expected}" from ${who} in ${LINE_TIMEOUT_MS} ms`))
+    const timer = setTimeout(late, LINE_TIMEOUT_MS)
     lines.onLine((text, at) => {
       if (isOver) return
       isOver = true
       clearTimeout(timer)
       if (text === expected) resolve(at + (now() - performance.now()))
-      else reject(new Error(`a listener said "${text}", not "${expected}"`))
+      else reject(new Error(`${who} said "${text}", not "${expected}"`))
     })
   })
 }
