@@ -66,7 +66,7 @@ export class Lines {
     batch.onWritten.push(onWritten)
     if (kind === 'new') addName(batch, isName(from) ? from : 'unknown')
     // What one answer or one read of the socket brings together is one line.
-    if (batch.count === 1) setImmediate(() => this.#plan())
+    if (batch.count === 1) process.nextTick(() => this.#plan())
   }
 
   /**

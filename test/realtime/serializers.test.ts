@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
+import { jsonbText } from '../../server/realtime/jsonb.ts'
 import { closeMessage, replyTo, systemMessage, wakeMessage } from '../../server/realtime/phoenix.ts'
 import { findSerializer, type Serializer } from '../../server/realtime/serializers.ts'
 import { ALICE, topicOf, wakeFor } from './endpoint-helper.ts'
@@ -74,6 +75,15 @@ describe('serializers', () => {
     assert.deepEqual(JSON.parse(text(5 + topicLength + eventLength, metaLength)), payload.meta)
     assert.deepEqual(JSON.parse(text(5 + topicLength + eventLength + metaLength)), payload.payload)
     assert.equal(payload.payload.from, 'zoë')
+  })
+
+  test('a live wake has its payload as jsonb prints it, with a thread and without', () => {
+    for (const thread of ['plan', null]) {
+      const { id, to, kind, urgency } = wakeFor(ALICE)
+      const wake = { ...wakeFor(ALICE), from: 'z"ö', thread }
+      const parts = { from: wake.from, id, kind, ...(thread ? { thread } : {}), to, urgency }
+      assert.equal(wakeMessage(topic, wake).broadcast?.payload, jsonbText(parts))
+    }
   })
 
   test('a broadcast whose length does not fit its byte is an error, not another message', () => {

@@ -27,6 +27,8 @@ export interface BenchOptions {
   isHuge: boolean
   /** Says how far it is. */
   log(line: string): void
+  /** Runs at the end of the part, when it fails, and at Ctrl-C; what was told last comes first. */
+  onEnd(close: () => unknown): void
 }
 
 export type MeasurePart = (options: BenchOptions) => Promise<Row[]>
@@ -48,8 +50,22 @@ export function orderOf<T>(variants: readonly T[], round: number): T[] {
   return round % 2 === 0 ? turned : turned.reverse()
 }
 
-/** Whether a ratio meets a target such as '≥ 0.6' or '≤ 1.3'. */
-export function meets(ratio: number, target: string): boolean {
+/** `measured` to `against`, which must both be something. */
+export function ratioOf(measured: number, against: number): number {
+  if (measured > 0 && against > 0) return measured / against
+  throw new Error(`no ratio of ${measured} and ${against}: one of the two was not measured`)
+}
+
+/** For people: 0.42 ms, 4.2 ms, 420 ms, 42.0 s. */
+export function formatMs(ms: number): string {
+  if (!Number.isFinite(ms)) throw new Error(`${ms} ms were not measured`)
+  if (Math.abs(ms) >= 10_000) return `${(ms / 1000).toFixed(1)} s`
+  const digits = Math.abs(ms) >= 10 ? 0 : Math.abs(ms) >= 1 ? 1 : 2
+  return `${ms.toFixed(digits)} ms`
+}
+
+/** Whether a figure meets a target such as '≥ 0.6' or '≤ 1.3'. */
+export function meets(figure: number, target: string): boolean {
   const [sign, bound] = target.split(' ')
-  return sign === '≥' ? ratio >= Number(bound) : ratio <= Number(bound)
+  return sign === '≥' ? figure >= Number(bound) : figure <= Number(bound)
 }

@@ -1,5 +1,5 @@
 import { Agent, request } from 'node:http'
-import { connect, type Sql } from '../../../server/db/connect.ts'
+import { type ConnectionTarget, connect, type Sql } from '../../../server/db/connect.ts'
 import { findEmbedded } from '../../../server/db/embedded/index.ts'
 import type { Scope } from '../../../server/db/scope.ts'
 import { createTurns } from '../../../server/db/turns.ts'
@@ -23,6 +23,8 @@ const CONTENT = 'The migration is done on staging; two tests of billing fail sin
 /** Raised openly: this is about what a send costs, not about limits. Not the cap of an inbox, which is part of the cost. */
 const LIMITS = { ...DEFAULT_LIMITS, sendBurst: 1_000_000, sendPerSecond: 1_000_000 }
 const SERVER_POOL = 10
+/** A connection for each caller, so that none waits for one. */
+const POOL = 40
 const TARGETS: Record<string, string | undefined> = {
   'domain 8': '≥ 0.8',
   'domain 32': '≥ 1.5',
@@ -39,30 +41,27 @@ interface Stage {
   variants: Record<string, Send>
 }
 
-export async function measure({ isQuick, log }: BenchOptions): Promise<Row[]> {
+export async function measure({ isQuick, log, onEnd }: BenchOptions): Promise<Row[]> {
   const folder = await createTemporaryFolder()
-  const closers: (() => Promise<unknown>)[] = [folder.remove]
-  try {
-    const env = { PATCHCORD_LIMITS: JSON.stringify(LIMITS), LOG_LEVEL: 'error' }
-    const server = await startServer({ dataDir: folder.path, env })
-    closers.push(() => server.stop())
-    const found = await findEmbedded(folder.path)
-    if (!found) throw new Error('the server has no embedded Postgres')
-    const open = (target: typeof found.api, max: number) => {
-      const sql = connect(target, { max, applicationName: 'bench' })
-      closers.push(() => sql.end({ timeout: 1 }))
-      return sql
-    }
-    const stage = await setStage(server.url, open(found.admin, 40), open(found.api, 40), open(found.api, SERVER_POOL))
-    const rows: Row[] = []
-    for (const callers of CALLERS) rows.push(...(await measureAt(stage, callers, isQuick, log)))
-    return rows
-  } finally {
-    for (const close of closers.reverse()) await close()
+  onEnd(folder.remove)
+  const env = { PATCHCORD_LIMITS: JSON.stringify(LIMITS), LOG_LEVEL: 'error' }
+  const server = await startServer({ dataDir: folder.path, env })
+  onEnd(() => server.stop())
+  const found = await findEmbedded(folder.path)
+  if (!found) throw new Error('the server has no embedded Postgres')
+  const open = (target: ConnectionTarget, max: number) => {
+    const sql = connect(target, { max, applicationName: 'bench' })
+    onEnd(() => sql.end({ timeout: 1 }))
+    return sql
   }
+  const pools = { admin: open(found.admin, POOL), direct: open(found.api, POOL), api: open(found.api, SERVER_POOL) }
+  const stage = await setStage(server.url, pools)
+  const rows: Row[] = []
+  for (const callers of CALLERS) rows.push(...(await measureAt(stage, callers, isQuick, log)))
+  return rows
 }
 
-async function setStage(url: string, admin: Sql, direct: Sql, api: Sql): Promise<Stage> {
+async function setStage(url: string, { admin, direct, api }: Record<'admin' | 'direct' | 'api', Sql>): Promise<Stage> {
   const names = (side: string) => Array.from({ length: AGENTS }, (_, index) => `${side}-${index}`)
   const all = await seed({ admin, api }, 'bench', [...names('from'), ...names('to')], { limits: LIMITS })
   const [senders, receivers] = [Object.values(all).slice(0, AGENTS), Object.values(all).slice(AGENTS)]

@@ -1,4 +1,4 @@
-// The other side of bench-listeners.ts: thousands of listeners in one process, as bare sockets that speak what a listener does.
+// The other side of listeners.ts: thousands of listeners in one process, as bare sockets that speak what a listener does.
 import { randomBytes } from 'node:crypto'
 import { connect, type Socket } from 'node:net'
 
@@ -23,8 +23,9 @@ interface Ticket {
 }
 
 const AT_ONCE = 50
-/** Real listeners take 25 s. Here it is paused while idleness is measured, and no socket may be silent for 60 s. */
-const HEARTBEAT_MS = 15_000
+/** As a real listener does. Paused while silence is measured; no socket may be silent for 60 s. */
+const HEARTBEAT_MS = 25_000
+const BEAT_STEP_MS = 50
 const REPLY = '"event":"phx_reply"'
 const WAKE = '"event":"broadcast"'
 const HEARTBEAT = frame({ topic: 'phoenix', event: 'heartbeat', payload: {}, ref: '2', join_ref: null })
@@ -127,15 +128,20 @@ async function untilWoken(count: number, timeoutMs: number): Promise<void> {
   onWake = () => {}
 }
 
-/** Heartbeats of all sockets, spread over their interval as those of real listeners are. */
+/** Heartbeats of all sockets in turn, spread over their interval as those of real listeners are, also where a timer comes late. */
 function beat(isOn: boolean): void {
   clearInterval(beating)
-  const stepMs = 50
   if (!isOn) return
+  let beatenAt = performance.now()
   beating = setInterval(() => {
-    const share = Math.ceil((sockets.length * stepMs) / HEARTBEAT_MS)
-    for (let i = 0; i < share; i++) sockets[nextBeat++ % sockets.length]?.write(HEARTBEAT)
-  }, stepMs)
+    const now = performance.now()
+    const share = Math.ceil((sockets.length * (now - beatenAt)) / HEARTBEAT_MS)
+    beatenAt = now
+    for (let i = 0; i < share; i++) {
+      nextBeat = nextBeat < sockets.length - 1 ? nextBeat + 1 : 0
+      sockets[nextBeat]?.write(HEARTBEAT)
+    }
+  }, BEAT_STEP_MS)
 }
 
 /** One masked text frame. A key of zeros leaves the text as it is. */

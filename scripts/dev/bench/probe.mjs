@@ -1,4 +1,4 @@
-// Loaded into the server that bench-listeners.ts measures (`node --import`); the server itself knows nothing of it. Answers
+// Loaded into the server that measured-server.ts starts (`node --import`); the server itself knows nothing of it. Answers
 // each message with what the process has used since the last, and when it published wakes.
 import { register } from 'node:module'
 import { monitorEventLoopDelay } from 'node:perf_hooks'
@@ -54,7 +54,8 @@ process.on('message', (/** @type {{ collects?: boolean, watches?: boolean }} */ 
   clearInterval(turn)
   for (let count = 0; collects && count < 2; count++) globalThis.gc?.()
   const { rss, heapUsed } = process.memoryUsage()
-  process.send?.({ rss, heap: heapUsed, stallMs, busyMs, cpuMs, published })
+  const timers = process.getActiveResourcesInfo().filter((name) => name === 'Timeout').length
+  process.send?.({ rss, heap: heapUsed, stallMs, busyMs, cpuMs, timers, published })
   published = []
   delay.reset()
   if (watches) delay.enable()
