@@ -9,7 +9,9 @@ import type { MeasurePart, Row } from './bench/row.ts'
  */
 
 /** In the order of the table. */
-const PARTS: Record<string, () => Promise<{ measure: MeasurePart }>> = {}
+const PARTS: Record<string, () => Promise<{ measure: MeasurePart }>> = {
+  f: () => import('./bench/sizes.ts'),
+}
 
 async function main(): Promise<void> {
   const { values } = parseArgs({
