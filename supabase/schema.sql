@@ -69,7 +69,7 @@ create table patchcord.agent_messages (
 );
 alter table patchcord.agent_messages enable row level security;
 alter table patchcord.agent_messages force row level security;
-create index agent_messages_from ON patchcord.agent_messages USING btree (from_agent_uuid, sent_at DESC);
+create index agent_messages_from ON patchcord.agent_messages USING btree (from_agent_uuid, to_agent_uuid, sent_at DESC);
 create index agent_messages_kind ON patchcord.agent_messages USING btree (from_namespace_uuid, kind, sent_at DESC, id DESC) WHERE (kind <> 'message'::text);
 create index agent_messages_thread ON patchcord.agent_messages USING btree (thread_uuid, sent_at DESC, id DESC) WHERE (thread_uuid IS NOT NULL);
 create index agent_messages_to ON patchcord.agent_messages USING btree (to_agent_uuid, sent_at DESC);
@@ -1563,6 +1563,93 @@ $function$
 comment on function patchcord.find_messages(jsonb,timestamp with time zone,uuid,integer) is 'Ids of messages of the caller''s namespace that pass the filters agent, direction, state, kind, thread and text: newest first, at most p_max, after the place where a page before ended; next: where this one did, null when there is no more.';
 grant execute on function patchcord.find_messages(jsonb,timestamp with time zone,uuid,integer) to patchcord_person;
 
+create or replace FUNCTION patchcord.find_recalled(p_id uuid, p_from text, p_thread text, p_skip integer, p_max integer)
+ RETURNS uuid[]
+ LANGUAGE plpgsql
+ STABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+ SET plan_cache_mode TO 'force_generic_plan'
+ SET enable_sort TO 'off'
+ SET jit TO 'off'
+AS $function$
+declare
+  v_me uuid := patchcord.claim_agent();
+  v_from uuid;
+  v_reach integer := p_skip + p_max;
+begin
+  -- A history has no end, and a page reads no more of it than it shows: by index, the newest first. Without enable_sort = off a
+  -- plan for any limit may read all of it and sort.
+  if p_from is not null then
+    select a.id into v_from from patchcord.agents a join patchcord.namespaces n on n.id = a.namespace_uuid
+    where n.id = patchcord.claim_namespace() and a.name = split_part(p_from, '@', 1)
+      and split_part(p_from, '@', 2) in ('', n.name);
+    if not found then
+      return '{}';
+    end if;
+  end if;
+  -- What the caller wrote, and what it received and has seen. A notice of the server is from and to whom it is for.
+  if p_id is not null then
+    return array(
+      select m.id from patchcord.agent_messages m
+      where m.id = p_id and (v_from is null or m.from_agent_uuid = v_from) and (p_thread is null or m.thread = p_thread)
+        and (m.from_agent_uuid = v_me and m.kind <> 'expired' or m.to_agent_uuid = v_me and (
+          select d.state from patchcord.deliveries d where d.message_id = m.id and d.to_agent_uuid = v_me
+        ) not in ('new', 'unsent', 'expired'))
+      limit 1
+    );
+  end if;
+  if p_thread is not null then
+    return array(
+      select r.id from patchcord.threads t cross join lateral (
+        select distinct m.sent_at, m.id from patchcord.agent_messages m
+        where m.thread_uuid = t.id and (v_from is null or m.from_agent_uuid = v_from)
+          and (m.from_agent_uuid = v_me and m.kind <> 'expired' or m.to_agent_uuid = v_me and (
+            select d.state from patchcord.deliveries d where d.message_id = m.id and d.to_agent_uuid = v_me
+          ) not in ('new', 'unsent', 'expired'))
+        order by m.sent_at desc, m.id desc limit v_reach
+      ) r
+      where t.namespace_uuid = patchcord.claim_namespace() and t.slug = p_thread
+      order by r.sent_at desc, r.id desc limit p_max offset p_skip
+    );
+  end if;
+  if v_from is null then
+    return array(
+      select u.id from (
+        (select b.sent_at, b.id from patchcord.message_bodies b
+        where b.from_agent_uuid = v_me
+          and (select m.kind from patchcord.agent_messages m where m.id = b.id limit 1) <> 'expired'
+        order by b.sent_at desc, b.id desc limit v_reach)
+        union all
+        (select m.sent_at, m.id from patchcord.agent_messages m
+        where m.to_agent_uuid = v_me and (m.from_agent_uuid <> v_me or m.kind = 'expired') and (
+          select d.state from patchcord.deliveries d where d.message_id = m.id and d.to_agent_uuid = v_me
+        ) not in ('new', 'unsent', 'expired')
+        order by m.sent_at desc, m.id desc limit v_reach)
+      ) u
+      order by u.sent_at desc, u.id desc limit p_max offset p_skip
+    );
+  end if;
+  return array(
+    select u.id from (
+      (select b.sent_at, b.id from patchcord.message_bodies b
+      where b.from_agent_uuid = v_me and v_from = v_me
+        and (select m.kind from patchcord.agent_messages m where m.id = b.id limit 1) <> 'expired'
+      order by b.sent_at desc, b.id desc limit v_reach)
+      union all
+      (select m.sent_at, m.id from patchcord.agent_messages m
+      where m.from_agent_uuid = v_from and m.to_agent_uuid = v_me and (v_from <> v_me or m.kind = 'expired') and (
+        select d.state from patchcord.deliveries d where d.message_id = m.id and d.to_agent_uuid = v_me
+      ) not in ('new', 'unsent', 'expired')
+      order by m.sent_at desc, m.id desc limit v_reach)
+    ) u
+    order by u.sent_at desc, u.id desc limit p_max offset p_skip
+  );
+end
+$function$
+;
+comment on function patchcord.find_recalled(uuid,text,text,integer,integer) is 'Ids of the caller''s history, newest first: p_id alone, or those from one agent (p_from), of one thread (by its slug), or all; p_max after p_skip.';
+grant execute on function patchcord.find_recalled(uuid,text,text,integer,integer) to patchcord_agent;
+
 create or replace FUNCTION patchcord.find_recipients(p_to text[], p_namespaces text[])
  RETURNS TABLE(address text, agent_uuid uuid)
  LANGUAGE sql
@@ -2793,6 +2880,41 @@ $function$
 comment on function patchcord.read_changes(uuid[],double precision,text[],integer) is 'Entry: rows that the policy ticket_reads_own shows to live tickets of these agents, with the columns that their role may select.';
 grant execute on function patchcord.read_changes(uuid[],double precision,text[],integer) to patchcord_api;
 
+create or replace FUNCTION patchcord.recall_messages(p_hash text, p_id uuid, p_from text, p_thread text, p_start integer, p_characters integer, p_skip integer, p_max integer)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+ SET plan_cache_mode TO 'force_generic_plan'
+AS $function$
+declare
+  w patchcord.entrance;
+begin
+  w := patchcord.enter(p_hash, 0, null);
+  if w.outcome <> 'ok' then
+    return to_jsonb(w);
+  end if;
+  perform patchcord.assume(w);
+  return jsonb_build_object('outcome', 'ok', 'messages', coalesce((
+    select jsonb_agg(jsonb_build_object(
+      'message_id', i.id, 'from', patchcord.sender_name(m.*, f.name), 'to', t.names, 'thread', m.thread, 'kind', m.kind,
+      'urgency', m.urgency, 'reply_to', m.reply_to, 'sent_at', m.sent_at,
+      'content', substr(b.content, p_start + 1, p_characters), 'content_length', char_length(b.content)
+    ) order by i.place)
+    from unnest(patchcord.find_recalled(p_id, p_from, p_thread, p_skip, p_max)) with ordinality as i (id, place)
+      cross join lateral (select r.* from patchcord.agent_messages r where r.id = i.id limit 1) m
+      cross join lateral (
+        select jsonb_agg(a.name order by a.name) as names
+        from patchcord.agent_messages r join patchcord.agents a on a.id = r.to_agent_uuid where r.id = i.id
+      ) t
+      join patchcord.message_bodies b on b.id = i.id
+      join patchcord.agents f on f.id = m.from_agent_uuid
+  ), '[]'));
+end
+$function$
+;
+comment on function patchcord.recall_messages(text,uuid,text,text,integer,integer,integer,integer) is 'Entry: a page of the caller''s history, changing nothing: of each text p_characters from p_start on. Text that is still new to the caller is not in it.';
+grant execute on function patchcord.recall_messages(text,uuid,text,text,integer,integer,integer,integer) to patchcord_api;
+
 create or replace FUNCTION patchcord.recent_revocations(p_seconds double precision, p_tokens uuid[])
  RETURNS TABLE(token_uuid uuid, reason text, renamed_seconds_ago double precision)
  LANGUAGE plpgsql
@@ -3600,7 +3722,8 @@ begin
   with answer as (
     select min(m.sent_at) as first_at
     from patchcord.deliveries d
-      join patchcord.agent_messages m on m.from_agent_uuid = v_me and m.sent_at >= d.answered_at and m.reply_to = v_about
+      join patchcord.agent_messages m on m.from_agent_uuid = v_me and m.to_agent_uuid = d.from_agent_uuid
+        and m.sent_at >= d.answered_at and m.reply_to = v_about
       join patchcord.deliveries r on r.message_id = m.id and r.to_agent_uuid = m.to_agent_uuid and r.state <> 'unsent'
     where d.message_id = v_about and d.to_agent_uuid = v_me
   )

@@ -48,6 +48,7 @@ const FUNCTIONS: Record<string, string[]> = {
     'purge(integer,integer)',
     'read_back(double precision,jsonb)',
     'read_changes(uuid[],double precision,text[],integer)',
+    'recall_messages(text,uuid,text,text,integer,integer,integer,integer)',
     'recent_revocations(double precision,uuid[])',
     'recent_wakes(uuid,double precision,integer)',
     'renew_leases(jsonb,double precision)',
