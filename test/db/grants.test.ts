@@ -65,6 +65,7 @@ const FUNCTIONS: Record<string, string[]> = {
     'agents_near()',
     'count_inbox()',
     'count_turns(uuid[],jsonb)',
+    'find_recalled(uuid,text,text,integer,integer)',
     'find_recipients(text[],text[])',
     'full_inboxes(uuid[],integer)',
     'lock_pairs(uuid[])',

@@ -21,6 +21,8 @@ const TARGET = '≤ 1.3'
 const CALLS = 4
 const WARM_UP_ROUNDS = 3
 const NEW_MESSAGES = 5
+/** Where the smallest size has no more: a page is as long at each of them. */
+const FEW = 2
 /** Raised openly: this is about what a call costs, not about limits. */
 const LIMITS = { sendBurst: 1_000_000, sendPerSecond: 1_000_000, newPerRecipientMax: DEFAULT_LIMITS.newPerRecipientMax }
 
@@ -87,14 +89,18 @@ const CALLS_OF: Call[] = [
   {
     what: 'recall, from one who writes often',
     hasTarget: true,
-    run: (stage, index) => recall(stage, index, { from: (stage.others[0] as SeededAgent).agent }),
+    run: (stage, index) => recall(stage, index, { from: (stage.others[0] as SeededAgent).agent, limit: FEW }),
   },
   {
     what: 'recall, from one who wrote little',
     hasTarget: true,
     run: (stage, index) => recall(stage, index, { from: agentNames()[AGENTS - 1] as string }),
   },
-  { what: 'recall, a thread', hasTarget: true, run: (stage, index) => recall(stage, index, { thread: TOPIC }) },
+  {
+    what: 'recall, a thread',
+    hasTarget: true,
+    run: (stage, index) => recall(stage, index, { thread: TOPIC, limit: FEW }),
+  },
   {
     what: 'recall, a thread that grows with the size',
     hasTarget: true,
