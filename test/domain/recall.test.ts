@@ -47,8 +47,10 @@ test('whatever was sent, answered, taken back or expired, recall shows what a pl
   await database.admin`update patchcord.agents set deleted_at = clock_timestamp() where id = ${dee.agentId}`
 
   const kinds = new Set<string>()
+  const everything = await database.admin`select id from patchcord.message_bodies order by id desc limit 80`
   for (const me of [ann, bob, cy, far, eve]) {
     const all = await historyOf(me)
+    for (const { id } of everything) await compare(me, all, { message_id: id as string })
     for (const message of all) kinds.add(`${message.kind} ${message.to.length > 1 ? 'to some' : 'to one'}`)
     for (const input of inputsFor(all)) await compare(me, all, input)
   }

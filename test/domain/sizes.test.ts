@@ -19,28 +19,36 @@ before(async () => {
 })
 after(() => database.drop())
 
-/** Rows of the tables of messages that one call has read, however it found them: as its own transaction counted them. */
+/** Rows of the tables of messages that one call has read, however it found them, as its own session counts them. */
 async function countRows(call: (sql: Sql) => Promise<unknown>): Promise<number> {
   return await database.api.begin(async (sql: TransactionSql) => {
+    const before = await readCounter(sql)
     await call(sql as unknown as Sql)
-    const [row] = await sql`
-      select sum(s.seq_tup_read + coalesce(s.idx_tup_fetch, 0))::int as count from pg_stat_xact_user_tables s
-      where s.schemaname = 'patchcord' and s.relname in ('message_bodies', 'agent_messages', 'deliveries', 'threads')`
-    return row?.count as number
+    return (await readCounter(sql)) - before
   })
+}
+
+async function readCounter(sql: TransactionSql): Promise<number> {
+  const [row] = await sql`
+    select sum(s.seq_tup_read + coalesce(s.idx_tup_fetch, 0))::int as count from pg_stat_xact_user_tables s
+    where s.schemaname = 'patchcord' and s.relname in ('message_bodies', 'agent_messages', 'deliveries', 'threads')`
+  return row?.count as number
 }
 
 for (const [what, from, thread] of [
   ['the newest', null, null],
-  ['those from one agent', 'agent-02', null],
+  ['those from one agent', 'agent-12', null],
   ['those from itself', 'agent-01', null],
   ['those of a thread', null, 'thread-7'],
 ] as const) {
   test(`a page of a long history, ${what}, reads little more than it shows`, async () => {
     const recall = (skip: number) => (sql: Sql) =>
       sql`select patchcord.recall_messages(${hash}, null, ${from}, ${thread}, 0, 8000, ${skip}, 11)`
-    assert.ok((await countRows(recall(0))) > 20, 'counts what is read')
-    assert.ok((await countRows(recall(0))) < ROWS_MAX, `${await countRows(recall(0))} rows`)
+    assert.ok((await countRows(recall(0))) > 0, 'counts what is read')
+    for (const skip of [0, 20]) {
+      const rows = await countRows(recall(skip))
+      assert.ok(rows < ROWS_MAX, `${rows} rows after ${skip}`)
+    }
   })
 }
 
@@ -56,7 +64,7 @@ test('an empty inbox, a look at it and a wait read nothing of what is settled', 
   }
   for (const [name, call] of Object.entries(calls)) {
     const rows = await countRows(call)
-    // What was settled a moment ago still has its place in the indexes of what is not.
+    // What was settled a moment ago may still have its place in the indexes of what is not.
     assert.ok(rows < ROWS_MAX, `${name}: ${rows} rows`)
   }
 })
