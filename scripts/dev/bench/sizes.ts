@@ -224,7 +224,7 @@ async function measureAll(stages: Stage[], { isQuick, log }: BenchOptions): Prom
   const rounds = isQuick ? 4 : 60
   const times = CALLS_OF.map(() => stages.map((): number[] => []))
   for (let round = -WARM_UP_ROUNDS; round < rounds; round++) {
-    if (round % 20 === 0) log(`round ${round} of ${rounds}`)
+    if (round >= 0 && round % 20 === 0) log(`round ${round} of ${rounds}`)
     for (const [place, call] of CALLS_OF.entries()) {
       for (const index of orderOf([...stages.keys()], Math.max(0, round))) {
         const ms = await measureCalls(stages[index] as Stage, call, round)
