@@ -84,7 +84,7 @@ create table patchcord.agent_messages (
 );
 alter table patchcord.agent_messages enable row level security;
 alter table patchcord.agent_messages force row level security;
-create index agent_messages_from ON patchcord.agent_messages USING btree (from_agent_uuid, sent_at DESC);
+create index agent_messages_from ON patchcord.agent_messages USING btree (from_agent_uuid, to_agent_uuid, sent_at DESC);
 create index agent_messages_kind ON patchcord.agent_messages USING btree (from_namespace_uuid, kind, sent_at DESC, id DESC) WHERE (kind <> 'message'::text);
 create index agent_messages_thread ON patchcord.agent_messages USING btree (thread_uuid, sent_at DESC, id DESC) WHERE (thread_uuid IS NOT NULL);
 create index agent_messages_to ON patchcord.agent_messages USING btree (to_agent_uuid, sent_at DESC);
@@ -741,27 +741,36 @@ comment on function patchcord.adopt_namespaces(uuid) is 'Makes the operator the 
 
 create or replace FUNCTION patchcord.agents_near()
  RETURNS jsonb
- LANGUAGE sql
+ LANGUAGE plpgsql
  STABLE
 AS $function$
-  with other as materialized (
-    select r, array_position(array['wakeable', 'online'], r.reach) as place
-    from patchcord.reach_of(array(
-      select a.id from patchcord.agents a
-      where a.namespace_uuid = patchcord.claim_namespace() and a.id <> patchcord.claim_agent() and a.deleted_at is null
-    )) r
-  )
-  select jsonb_build_object(
-    'agents', coalesce((
-      select jsonb_agg(to_jsonb(n.r) order by n.place, (n.r).agent)
-      from (select o.r, o.place from other o order by o.place, (o.r).agent limit 500) n
-    ), '[]'),
-    'agents_count', (select count(*) from other),
-    'offline_count', (select count(*) from other o where o.place is null)
-  )
+declare
+  v_me uuid := patchcord.claim_agent();
+begin
+  return (
+    with here as materialized (
+      select r, array_position(array['wakeable', 'online'], r.reach) as place, r.agent_uuid = v_me as is_me
+      from patchcord.reach_of(array(
+        select a.id from patchcord.agents a
+        where a.namespace_uuid = patchcord.claim_namespace() and a.deleted_at is null
+      )) r
+    ), other as (
+      select h.r, h.place from here h where not h.is_me
+    )
+    select jsonb_build_object(
+      'you', (select to_jsonb(h.r) from here h where h.is_me),
+      'agents', coalesce((
+        select jsonb_agg(to_jsonb(n.r) order by n.place, (n.r).agent)
+        from (select o.r, o.place from other o order by o.place, (o.r).agent limit 500) n
+      ), '[]'),
+      'agents_count', (select count(*) from other),
+      'offline_count', (select count(*) from other o where o.place is null)
+    )
+  );
+end
 $function$
 ;
-comment on function patchcord.agents_near() is 'The other agents of the namespace, 500 at most, who can be reached soonest first, and how many there are.';
+comment on function patchcord.agents_near() is 'The caller, and the other agents of the namespace, 500 at most, who can be reached soonest first, and how many there are.';
 grant execute on function patchcord.agents_near() to patchcord_agent;
 
 create or replace FUNCTION patchcord.assume(p_who patchcord.entrance)
@@ -1071,19 +1080,29 @@ comment on function patchcord.condition_of(jsonb) is 'The condition on a message
 
 create or replace FUNCTION patchcord.count_inbox()
  RETURNS jsonb
- LANGUAGE sql
+ LANGUAGE plpgsql
  STABLE
 AS $function$
-  select jsonb_build_object(
-    'new', count(*) filter (
-      where d.state = 'new' and d.wake_at is not null and coalesce(d.expires_at > clock_timestamp(), true)),
-    'open', count(*) filter (where d.state = 'open'),
-    'deferred', count(*) filter (where d.state = 'deferred'),
-    -- Only what a resolve tells is silent and new.
-    'notices', count(*) filter (where d.state = 'new' and d.wake_at is null)
-  )
-  from patchcord.deliveries d
-  where d.to_agent_uuid = patchcord.claim_agent() and d.state in ('new', 'open', 'deferred')
+declare
+  v_me uuid := patchcord.claim_agent();
+begin
+  -- Two counts, each by its index: asked for together, Postgres has none for them and reads every delivery that there is.
+  return (
+    select jsonb_build_object('new', n.new, 'open', u.open, 'deferred', u.deferred, 'notices', n.notices)
+    from (
+      select
+        count(*) filter (where d.wake_at is not null and coalesce(d.expires_at > clock_timestamp(), true)) as new,
+        -- Only what a resolve tells is silent and new.
+        count(*) filter (where d.wake_at is null) as notices
+      from patchcord.deliveries d
+      where d.to_agent_uuid = v_me and d.state = 'new'
+    ) n cross join (
+      select count(*) filter (where d.state = 'open') as open, count(*) filter (where d.state = 'deferred') as deferred
+      from patchcord.deliveries d
+      where d.to_agent_uuid = v_me and d.state in ('open', 'deferred')
+    ) u
+  );
+end
 $function$
 ;
 comment on function patchcord.count_inbox() is 'How many messages of the caller are new, open and deferred now, and how many notices wait beside them.';
@@ -1425,6 +1444,8 @@ comment on function patchcord.expire_due() is 'Ends messages that were still new
 create or replace FUNCTION patchcord.fetch_inbox(p_hash text, p_done uuid[])
  RETURNS jsonb
  LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 declare
   w patchcord.entrance;
@@ -1441,7 +1462,7 @@ begin
     return to_jsonb(w);
   end if;
   perform patchcord.assume(w);
-  v_settled := patchcord.settle(p_done, 'done');
+  v_settled := case when cardinality(p_done) = 0 then '[]'::jsonb else patchcord.settle(p_done, 'done') end;
   -- An answer names what became of each of p_done, too.
   v_new := patchcord.take_new(null, null, false, 20, 8000 - 45 * cardinality(p_done));
   v_new_ids := array(select (e ->> 'message_id')::uuid from jsonb_array_elements(v_new) as e);
@@ -1464,13 +1485,17 @@ begin
   );
   -- A statement of its own: within one, what it took would still be counted as new.
   v_notices := patchcord.take_notices(9250 - 45 * cardinality(p_done) - v_new_tokens);
-  return jsonb_build_object(
-    'outcome', 'ok', 'agent', w.agent, 'namespace', w.namespace, 'paused_at', w.paused_at,
-    'settled', v_settled, 'new', v_new, 'again', v_again, 'notices', v_notices,
-    'open', patchcord.unsettled_lines('open', v_shown_since, v_new_ids),
-    'deferred', patchcord.unsettled_lines('deferred', null, '{}'),
-    'counts', patchcord.count_inbox(),
-    'you', (select to_jsonb(r) from patchcord.reach_of(array[w.agent_id]) r)
+  return (
+    select jsonb_build_object(
+      'outcome', 'ok', 'agent', w.agent, 'namespace', w.namespace, 'paused_at', w.paused_at,
+      'settled', v_settled, 'new', v_new, 'again', v_again, 'notices', v_notices,
+      'open', case when (c.counts ->> 'open')::integer > 0
+        then patchcord.unsettled_lines('open', v_shown_since, v_new_ids) else '[]' end,
+      'deferred', case when (c.counts ->> 'deferred')::integer > 0
+        then patchcord.unsettled_lines('deferred', null, '{}') else '[]' end,
+      'counts', c.counts
+    )
+    from (select patchcord.count_inbox() as counts offset 0) c
   ) || patchcord.agents_near();
 end
 $function$
@@ -1481,6 +1506,8 @@ grant execute on function patchcord.fetch_inbox(text,uuid[]) to patchcord_api;
 create or replace FUNCTION patchcord.fetch_next(p_hash text, p_from text, p_thread text, p_woken uuid[] DEFAULT '{}'::uuid[])
  RETURNS jsonb
  LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 declare
   w patchcord.entrance;
@@ -1623,6 +1650,93 @@ $function$
 ;
 comment on function patchcord.find_messages(jsonb,timestamp with time zone,uuid,integer) is 'Ids of messages of the caller''s namespace that pass the filters agent, direction, state, kind, thread and text: newest first, at most p_max, after the place where a page before ended; next: where this one did, null when there is no more.';
 grant execute on function patchcord.find_messages(jsonb,timestamp with time zone,uuid,integer) to patchcord_person;
+
+create or replace FUNCTION patchcord.find_recalled(p_id uuid, p_from text, p_thread text, p_skip integer, p_max integer)
+ RETURNS uuid[]
+ LANGUAGE plpgsql
+ STABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+ SET plan_cache_mode TO 'force_generic_plan'
+ SET enable_sort TO 'off'
+ SET jit TO 'off'
+AS $function$
+declare
+  v_me uuid := patchcord.claim_agent();
+  v_from uuid;
+  v_reach integer := p_skip + p_max;
+begin
+  -- A history has no end, and a page reads no more of it than it shows: by index, the newest first. Without enable_sort = off a
+  -- plan for any limit may read all of it and sort.
+  if p_from is not null then
+    select a.id into v_from from patchcord.agents a join patchcord.namespaces n on n.id = a.namespace_uuid
+    where n.id = patchcord.claim_namespace() and a.name = split_part(p_from, '@', 1)
+      and split_part(p_from, '@', 2) in ('', n.name);
+    if not found then
+      return '{}';
+    end if;
+  end if;
+  -- What the caller wrote, and what it received and has seen. A notice of the server is from and to whom it is for.
+  if p_id is not null then
+    return array(
+      select m.id from patchcord.agent_messages m
+      where m.id = p_id and (v_from is null or m.from_agent_uuid = v_from) and (p_thread is null or m.thread = p_thread)
+        and (m.from_agent_uuid = v_me and m.kind <> 'expired' or m.to_agent_uuid = v_me and (
+          select d.state from patchcord.deliveries d where d.message_id = m.id and d.to_agent_uuid = v_me
+        ) not in ('new', 'unsent', 'expired'))
+      limit 1
+    );
+  end if;
+  if p_thread is not null then
+    return array(
+      select r.id from patchcord.threads t cross join lateral (
+        select distinct m.sent_at, m.id from patchcord.agent_messages m
+        where m.thread_uuid = t.id and (v_from is null or m.from_agent_uuid = v_from)
+          and (m.from_agent_uuid = v_me and m.kind <> 'expired' or m.to_agent_uuid = v_me and (
+            select d.state from patchcord.deliveries d where d.message_id = m.id and d.to_agent_uuid = v_me
+          ) not in ('new', 'unsent', 'expired'))
+        order by m.sent_at desc, m.id desc limit v_reach
+      ) r
+      where t.namespace_uuid = patchcord.claim_namespace() and t.slug = p_thread
+      order by r.sent_at desc, r.id desc limit p_max offset p_skip
+    );
+  end if;
+  if v_from is null then
+    return array(
+      select u.id from (
+        (select b.sent_at, b.id from patchcord.message_bodies b
+        where b.from_agent_uuid = v_me
+          and (select m.kind from patchcord.agent_messages m where m.id = b.id limit 1) <> 'expired'
+        order by b.sent_at desc, b.id desc limit v_reach)
+        union all
+        (select m.sent_at, m.id from patchcord.agent_messages m
+        where m.to_agent_uuid = v_me and (m.from_agent_uuid <> v_me or m.kind = 'expired') and (
+          select d.state from patchcord.deliveries d where d.message_id = m.id and d.to_agent_uuid = v_me
+        ) not in ('new', 'unsent', 'expired')
+        order by m.sent_at desc, m.id desc limit v_reach)
+      ) u
+      order by u.sent_at desc, u.id desc limit p_max offset p_skip
+    );
+  end if;
+  return array(
+    select u.id from (
+      (select b.sent_at, b.id from patchcord.message_bodies b
+      where b.from_agent_uuid = v_me and v_from = v_me
+        and (select m.kind from patchcord.agent_messages m where m.id = b.id limit 1) <> 'expired'
+      order by b.sent_at desc, b.id desc limit v_reach)
+      union all
+      (select m.sent_at, m.id from patchcord.agent_messages m
+      where m.from_agent_uuid = v_from and m.to_agent_uuid = v_me and (v_from <> v_me or m.kind = 'expired') and (
+        select d.state from patchcord.deliveries d where d.message_id = m.id and d.to_agent_uuid = v_me
+      ) not in ('new', 'unsent', 'expired')
+      order by m.sent_at desc, m.id desc limit v_reach)
+    ) u
+    order by u.sent_at desc, u.id desc limit p_max offset p_skip
+  );
+end
+$function$
+;
+comment on function patchcord.find_recalled(uuid,text,text,integer,integer) is 'Ids of the caller''s history, newest first: p_id alone, or those from one agent (p_from), of one thread (by its slug), or all; p_max after p_skip.';
+grant execute on function patchcord.find_recalled(uuid,text,text,integer,integer) to patchcord_agent;
 
 create or replace FUNCTION patchcord.find_recipients(p_to text[], p_namespaces text[])
  RETURNS TABLE(address text, agent_uuid uuid)
@@ -2512,6 +2626,8 @@ comment on function patchcord.paused_agents() is 'Agents that nobody wakes, sinc
 create or replace FUNCTION patchcord.peek_inbox(p_hash text, p_state text, p_max integer)
  RETURNS jsonb
  LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 declare
   w patchcord.entrance;
@@ -2522,19 +2638,24 @@ begin
   end if;
   perform patchcord.assume(w);
   return jsonb_build_object('outcome', 'ok', 'agent', w.agent, 'namespace', w.namespace) || (
-    with pending as (
+    with waiting as (
+      -- A part for each index: one state that is not known yet would have none.
+      select d.message_id, d.from_agent_uuid from patchcord.deliveries d
+      where p_state = 'new' and d.to_agent_uuid = w.agent_id and d.state = 'new'
+        and w.paused_at is null and d.wake_at <= clock_timestamp() and coalesce(d.expires_at > clock_timestamp(), true)
+      union all
+      select d.message_id, d.from_agent_uuid from patchcord.deliveries d
+      where p_state <> 'new' and d.to_agent_uuid = w.agent_id and d.state in ('open', 'deferred') and d.state = p_state
+    ), pending as (
       select d.message_id, patchcord.sender_name(l.m, a.name) as "from", (l.m).sent_at,
         case when p_state <> 'new' then left(regexp_replace(left(b.content, 400), '\s+', ' ', 'g'), 120) end as preview
-      from patchcord.deliveries d
+      from waiting d
         cross join lateral (
           select r from patchcord.agent_messages r
-          where r.id = d.message_id and r.to_agent_uuid = d.to_agent_uuid offset 0
+          where r.id = d.message_id and r.to_agent_uuid = w.agent_id offset 0
         ) as l (m)
         join patchcord.agents a on a.id = d.from_agent_uuid
         left join patchcord.message_bodies b on b.id = d.message_id and p_state <> 'new'
-      where d.to_agent_uuid = w.agent_id and d.state = p_state and d.state in ('new', 'open', 'deferred')
-        and (p_state <> 'new' or w.paused_at is null and d.wake_at <= clock_timestamp()
-          and coalesce(d.expires_at > clock_timestamp(), true))
     )
     select jsonb_build_object(
       'pending_count', (select count(*) from pending),
@@ -2999,6 +3120,41 @@ $function$
 ;
 comment on function patchcord.read_changes(uuid[],double precision,text[],integer) is 'Entry: rows that the policy ticket_reads_own shows to live tickets of these agents, with the columns that their role may select.';
 grant execute on function patchcord.read_changes(uuid[],double precision,text[],integer) to patchcord_api;
+
+create or replace FUNCTION patchcord.recall_messages(p_hash text, p_id uuid, p_from text, p_thread text, p_start integer, p_characters integer, p_skip integer, p_max integer)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+ SET plan_cache_mode TO 'force_generic_plan'
+AS $function$
+declare
+  w patchcord.entrance;
+begin
+  w := patchcord.enter(p_hash, 0, null);
+  if w.outcome <> 'ok' then
+    return to_jsonb(w);
+  end if;
+  perform patchcord.assume(w);
+  return jsonb_build_object('outcome', 'ok', 'messages', coalesce((
+    select jsonb_agg(jsonb_build_object(
+      'message_id', i.id, 'from', patchcord.sender_name(m.*, f.name), 'to', t.names, 'thread', m.thread, 'kind', m.kind,
+      'urgency', m.urgency, 'reply_to', m.reply_to, 'sent_at', m.sent_at,
+      'content', substr(b.content, p_start + 1, p_characters), 'content_length', char_length(b.content)
+    ) order by i.place)
+    from unnest(patchcord.find_recalled(p_id, p_from, p_thread, p_skip, p_max)) with ordinality as i (id, place)
+      cross join lateral (select r.* from patchcord.agent_messages r where r.id = i.id limit 1) m
+      cross join lateral (
+        select jsonb_agg(a.name order by a.name) as names
+        from patchcord.agent_messages r join patchcord.agents a on a.id = r.to_agent_uuid where r.id = i.id
+      ) t
+      join patchcord.message_bodies b on b.id = i.id
+      join patchcord.agents f on f.id = m.from_agent_uuid
+  ), '[]'));
+end
+$function$
+;
+comment on function patchcord.recall_messages(text,uuid,text,text,integer,integer,integer,integer) is 'Entry: a page of the caller''s history, changing nothing: of each text p_characters from p_start on. Text that is still new to the caller is not in it.';
+grant execute on function patchcord.recall_messages(text,uuid,text,text,integer,integer,integer,integer) to patchcord_api;
 
 create or replace FUNCTION patchcord.recent_revocations(p_seconds double precision, p_tokens uuid[])
  RETURNS TABLE(token_uuid uuid, reason text, renamed_seconds_ago double precision)
@@ -3870,7 +4026,8 @@ begin
   with answer as (
     select min(m.sent_at) as first_at
     from patchcord.deliveries d
-      join patchcord.agent_messages m on m.from_agent_uuid = v_me and m.sent_at >= d.answered_at and m.reply_to = v_about
+      join patchcord.agent_messages m on m.from_agent_uuid = v_me and m.to_agent_uuid = d.from_agent_uuid
+        and m.sent_at >= d.answered_at and m.reply_to = v_about
       join patchcord.deliveries r on r.message_id = m.id and r.to_agent_uuid = m.to_agent_uuid and r.state <> 'unsent'
     where d.message_id = v_about and d.to_agent_uuid = v_me
   )
@@ -3895,6 +4052,15 @@ declare
   v_me uuid := patchcord.claim_agent();
   v_taken uuid[];
 begin
+  -- Mostly nothing is new, and this looks at one place of an index where the rest looks at six tables. What another call is just
+  -- fetching still reads as new here, and is waited for below.
+  if not exists (
+    select from patchcord.deliveries d
+    where d.to_agent_uuid = v_me and d.state = 'new' and d.wake_at is not null
+      and (p_from is null or d.from_agent_uuid = any (p_from))
+  ) then
+    return '[]'::jsonb;
+  end if;
   -- About what the server estimates of each text and what stands around it, rather too much: what is more is cut there.
   -- `offset 0` and `materialized`: before a table has statistics, a plan of one piece reads a full inbox once per message of it.
   with candidate as materialized (
@@ -3961,8 +4127,14 @@ create or replace FUNCTION patchcord.take_notices(p_tokens_max double precision)
  LANGUAGE plpgsql
 AS $function$
 declare
+  v_me uuid := patchcord.claim_agent();
   v_ids uuid[];
 begin
+  if not exists (
+    select from patchcord.deliveries d where d.to_agent_uuid = v_me and d.state = 'new' and d.wake_at is null
+  ) then
+    return '[]'::jsonb;
+  end if;
   -- What a resolve tells is shown once and settles itself: what has no room stays new. The server cuts long ones to what there is.
   v_ids := patchcord.move_deliveries(array(
     select s.message_id from (
@@ -3974,7 +4146,7 @@ begin
             select r.kind from patchcord.agent_messages r
             where r.id = d.message_id and r.to_agent_uuid = d.to_agent_uuid offset 0
           ) m
-        where d.to_agent_uuid = patchcord.claim_agent() and d.state = 'new' and d.wake_at is null and m.kind = 'resolved'
+        where d.to_agent_uuid = v_me and d.state = 'new' and d.wake_at is null and m.kind = 'resolved'
         order by d.message_id limit 5
       ) n join patchcord.message_bodies b on b.id = n.message_id
     ) s
@@ -3991,7 +4163,7 @@ begin
     from patchcord.agent_messages m
       join patchcord.message_bodies b on b.id = m.id
       join patchcord.agents a on a.id = m.from_agent_uuid
-    where m.id = any (v_ids) and m.to_agent_uuid = patchcord.claim_agent()
+    where m.id = any (v_ids) and m.to_agent_uuid = v_me
   );
 end
 $function$
@@ -4083,23 +4255,27 @@ grant execute on function patchcord.unsend_message(text,uuid) to patchcord_api;
 
 create or replace FUNCTION patchcord.unsettled_lines(p_state text, p_shown_since timestamp with time zone, p_without uuid[])
  RETURNS jsonb
- LANGUAGE sql
+ LANGUAGE plpgsql
  STABLE
 AS $function$
-  select coalesce(jsonb_agg(jsonb_build_object(
-    'message_id', m.id, 'from', a.name, 'thread', m.thread, 'kind', m.kind, 'urgency', m.urgency, 'sent_at', m.sent_at,
-    'preview', left(regexp_replace(left(b.content, 400), '\s+', ' ', 'g'), 120)
-  ) order by m.id), '[]')
-  from (
-    select d.message_id from patchcord.deliveries d
-    where d.to_agent_uuid = patchcord.claim_agent() and d.state = p_state and d.state in ('open', 'deferred')
-      and d.message_id <> all (p_without)
-      and (p_state = 'deferred' or d.fetched_at <= p_shown_since)
-    order by d.message_id limit 50
-  ) d
-    join patchcord.agent_messages m on m.id = d.message_id and m.to_agent_uuid = patchcord.claim_agent()
-    join patchcord.message_bodies b on b.id = d.message_id
-    join patchcord.agents a on a.id = m.from_agent_uuid
+begin
+  return (
+    select coalesce(jsonb_agg(jsonb_build_object(
+      'message_id', m.id, 'from', a.name, 'thread', m.thread, 'kind', m.kind, 'urgency', m.urgency, 'sent_at', m.sent_at,
+      'preview', left(regexp_replace(left(b.content, 400), '\s+', ' ', 'g'), 120)
+    ) order by m.id), '[]')
+    from (
+      select d.message_id from patchcord.deliveries d
+      where d.to_agent_uuid = patchcord.claim_agent() and d.state = p_state and d.state in ('open', 'deferred')
+        and d.message_id <> all (p_without)
+        and (p_state = 'deferred' or d.fetched_at <= p_shown_since)
+      order by d.message_id limit 50
+    ) d
+      join patchcord.agent_messages m on m.id = d.message_id and m.to_agent_uuid = patchcord.claim_agent()
+      join patchcord.message_bodies b on b.id = d.message_id
+      join patchcord.agents a on a.id = m.from_agent_uuid
+  );
+end
 $function$
 ;
 comment on function patchcord.unsettled_lines(text,timestamp with time zone,uuid[]) is 'The caller''s open or deferred messages, the oldest 50 at most, one line each; open ones shown after p_shown_since are left out.';

@@ -19,6 +19,7 @@ const PARTS: Record<string, () => Promise<{ measure: MeasurePart }>> = {
   c: () => import('./bench/mcp.ts'),
   d: () => import('./bench/listeners.ts'),
   e: () => import('./bench/listener.ts'),
+  f: () => import('./bench/sizes.ts'),
   g: () => import('./bench/tokens.ts'),
   h: () => import('./bench/start.ts'),
 }

@@ -67,15 +67,15 @@ async function findAbout(sql: TransactionSql, id: string | null): Promise<Messag
   return about ?? null
 }
 
-/** By the index of a sender's messages: at most so many of what each of the first recipients wrote since. */
+/** By the index of a pair's messages: at most so many of what each of the first recipients wrote to the sender since. */
 async function readAnswers(sql: TransactionSql, id: string, stories: RecipientStory[]): Promise<ListedMessage[]> {
   const rows = await sql`
     select x.id from (
-      select m.to_agent_uuid, m.sent_at from patchcord.agent_messages m where m.id = ${id}
+      select m.to_agent_uuid, m.from_agent_uuid, m.sent_at from patchcord.agent_messages m where m.id = ${id}
       order by m.to_agent_uuid limit ${RECIPIENTS_PAGE}
     ) m cross join lateral (
       select s.id, s.sent_at, s.reply_to from patchcord.agent_messages s
-      where s.from_agent_uuid = m.to_agent_uuid and s.sent_at >= m.sent_at
+      where s.from_agent_uuid = m.to_agent_uuid and s.to_agent_uuid = m.from_agent_uuid and s.sent_at >= m.sent_at
       order by s.sent_at limit ${LOOKED_AT_MAX}
     ) x
     where x.reply_to = ${id} group by x.id order by min(x.sent_at) limit ${ANSWERS_MAX}`
@@ -101,7 +101,8 @@ async function readStories(sql: TransactionSql, id: string, after: string): Prom
       to_jsonb(p.expires_at) as expires_at, x.reach, to_jsonb(x.last_seen_at) as last_seen_at,
       (
         select a.id from patchcord.agent_messages a
-        where a.from_agent_uuid = p.to_agent_uuid and a.sent_at = p.answered_at and a.reply_to = p.message_id limit 1
+        where a.from_agent_uuid = p.to_agent_uuid and a.to_agent_uuid = p.from_agent_uuid
+          and a.sent_at = p.answered_at and a.reply_to = p.message_id limit 1
       ) as answer_id,
       jsonb_build_object(
         'accepted', p.sent_at, 'notified', p.notified_at, 'fetched', p.fetched_at, 'deferred', p.deferred_at,

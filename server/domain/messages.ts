@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { asAgent, callSend, type Outcome, type Scope } from '../db/scope.ts'
+import { callEntry, callSend, type Outcome, type Scope } from '../db/scope.ts'
 import { PatchcordError } from '../errors.ts'
 import { attentionLimits, checkAttention } from './attention.ts'
 import { MessageId, MessageState, messageNotFound } from './delivery.ts'
@@ -180,29 +180,16 @@ function checkAnswerable(outcome: string): void {
 export async function recallMessages(scope: Scope, input: z.output<typeof RecallMessages>): Promise<Recall> {
   const { message_id: id = null, from = null, thread = null, limit = 10, offset = 0 } = input
   const start = id ? offset : 0
-  const rows = await asAgent(
+  const skip = id ? 0 : offset
+  const answer = await callEntry(
     scope,
-    async (sql, me) =>
-      await sql`
-      select m.id as message_id, patchcord.sender_name(m, f.name) as "from", array_agg(t.name order by t.name) as to, m.thread, m.kind, m.urgency,
-        m.reply_to, to_json(m.sent_at) as sent_at, substr(b.content, ${start + 1}, ${SHOWN_CHARACTERS}) as content,
-        char_length(b.content) as content_length
-      from patchcord.agent_messages m
-        join patchcord.deliveries d on d.message_id = m.id and d.to_agent_uuid = m.to_agent_uuid
-        join patchcord.message_bodies b on b.id = m.id
-        join patchcord.agents f on f.id = m.from_agent_uuid
-        join patchcord.agents t on t.id = m.to_agent_uuid
-      where (m.from_agent_uuid = ${me.agentId} and m.kind <> 'expired' or d.state not in ('new', 'unsent', 'expired'))
-        and (${id}::uuid is null or m.id = ${id}::uuid)
-        and (${from}::text is null
-          or f.name = split_part(${from}, '@', 1) and split_part(${from}, '@', 2) in ('', ${me.namespace}))
-        and (${thread}::text is null or m.thread = ${thread})
-      group by m.id, patchcord.sender_name(m, f.name), m.thread, m.kind, m.urgency, m.reply_to, m.sent_at, b.content
-      order by m.sent_at desc, m.id desc
-      limit ${limit + 1} offset ${id ? 0 : offset}`,
+    (sql) => sql`
+      select patchcord.recall_messages(
+        ${scope.tokenHash}, ${id}, ${from}, ${thread}, ${start}, ${SHOWN_CHARACTERS}, ${skip}, ${limit + 1}) as answer`,
   )
+  const rows = answer.messages as Omit<RecalledMessage, 'content_offset' | 'to_left_out'>[]
   if (id && rows.length === 0) throw messageNotFound()
-  const recalled = rows.map((row) => ({ ...row, content_offset: start, to_left_out: 0 }) as unknown as RecalledMessage)
+  const recalled = rows.map((row) => ({ ...row, content_offset: start, to_left_out: 0 }))
   const messages = fitRecalled(recalled.slice(0, limit))
   if (id) return { messages, next_offset: findRest(messages[0] as RecalledMessage) }
   return { messages, next_offset: messages.length < recalled.length ? offset + messages.length : null }

@@ -37,7 +37,7 @@ comment on column patchcord.agent_messages.namespace_id is 'Name of the recipien
 comment on column patchcord.agent_messages.wake_at is
   'When the recipient may be woken: null never (silent), later than sent_at when the loop budget holds it.';
 create index agent_messages_to on patchcord.agent_messages (to_agent_uuid, sent_at desc);
-create index agent_messages_from on patchcord.agent_messages (from_agent_uuid, sent_at desc);
+create index agent_messages_from on patchcord.agent_messages (from_agent_uuid, to_agent_uuid, sent_at desc);
 create index agent_messages_thread on patchcord.agent_messages (thread_uuid, sent_at desc, id desc) where thread_uuid is not null;
 
 alter table patchcord.message_bodies enable row level security;

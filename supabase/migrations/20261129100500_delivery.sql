@@ -135,7 +135,8 @@ begin
   with answer as (
     select min(m.sent_at) as first_at
     from patchcord.deliveries d
-      join patchcord.agent_messages m on m.from_agent_uuid = v_me and m.sent_at >= d.answered_at and m.reply_to = v_about
+      join patchcord.agent_messages m on m.from_agent_uuid = v_me and m.to_agent_uuid = d.from_agent_uuid
+        and m.sent_at >= d.answered_at and m.reply_to = v_about
       join patchcord.deliveries r on r.message_id = m.id and r.to_agent_uuid = m.to_agent_uuid and r.state <> 'unsent'
     where d.message_id = v_about and d.to_agent_uuid = v_me
   )

@@ -114,6 +114,37 @@ $$;
 comment on function patchcord.reach_of(uuid[]) is
   'The same of agents of the caller''s namespace.';
 
+create function patchcord.agents_near() returns jsonb
+language plpgsql stable
+as $$
+declare
+  v_me uuid := patchcord.claim_agent();
+begin
+  return (
+    with here as materialized (
+      select r, array_position(array['wakeable', 'online'], r.reach) as place, r.agent_uuid = v_me as is_me
+      from patchcord.reach_of(array(
+        select a.id from patchcord.agents a
+        where a.namespace_uuid = patchcord.claim_namespace() and a.deleted_at is null
+      )) r
+    ), other as (
+      select h.r, h.place from here h where not h.is_me
+    )
+    select jsonb_build_object(
+      'you', (select to_jsonb(h.r) from here h where h.is_me),
+      'agents', coalesce((
+        select jsonb_agg(to_jsonb(n.r) order by n.place, (n.r).agent)
+        from (select o.r, o.place from other o order by o.place, (o.r).agent limit 500) n
+      ), '[]'),
+      'agents_count', (select count(*) from other),
+      'offline_count', (select count(*) from other o where o.place is null)
+    )
+  );
+end
+$$;
+comment on function patchcord.agents_near() is
+  'The caller, and the other agents of the namespace, 500 at most, who can be reached soonest first, and how many there are.';
+
 create function patchcord.renew_leases(p_rows jsonb, p_seconds float8) returns jsonb
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
@@ -262,10 +293,10 @@ comment on function patchcord.report_presence(text, text, text, text, text, bool
   'Entry: what the caller''s session is doing, and whether a person has just typed in it.';
 
 revoke execute on function
-  patchcord.reaches(uuid[]), patchcord.reach_of(uuid[]), patchcord.renew_leases(jsonb, float8),
+  patchcord.reaches(uuid[]), patchcord.reach_of(uuid[]), patchcord.agents_near(), patchcord.renew_leases(jsonb, float8),
   patchcord.end_lease(text, text), patchcord.report_presence(text, text, text, text, text, boolean)
 from public;
-grant execute on function patchcord.reach_of(uuid[]) to patchcord_agent;
+grant execute on function patchcord.reach_of(uuid[]), patchcord.agents_near() to patchcord_agent;
 grant execute on function
   patchcord.renew_leases(jsonb, float8), patchcord.end_lease(text, text),
   patchcord.report_presence(text, text, text, text, text, boolean)

@@ -22,6 +22,15 @@ declare
   v_me uuid := patchcord.claim_agent();
   v_taken uuid[];
 begin
+  -- Mostly nothing is new, and this looks at one place of an index where the rest looks at six tables. What another call is just
+  -- fetching still reads as new here, and is waited for below.
+  if not exists (
+    select from patchcord.deliveries d
+    where d.to_agent_uuid = v_me and d.state = 'new' and d.wake_at is not null
+      and (p_from is null or d.from_agent_uuid = any (p_from))
+  ) then
+    return '[]'::jsonb;
+  end if;
   -- About what the server estimates of each text and what stands around it, rather too much: what is more is cut there.
   -- `offset 0` and `materialized`: before a table has statistics, a plan of one piece reads a full inbox once per message of it.
   with candidate as materialized (
@@ -100,22 +109,26 @@ comment on function patchcord.sender_name(patchcord.agent_messages, text) is
   'Who a message is from: the agent by the name p_now that it has now, or the server.';
 
 create function patchcord.unsettled_lines(p_state text, p_shown_since timestamptz, p_without uuid[]) returns jsonb
-language sql stable
+language plpgsql stable
 as $$
-  select coalesce(jsonb_agg(jsonb_build_object(
-    'message_id', m.id, 'from', a.name, 'thread', m.thread, 'kind', m.kind, 'urgency', m.urgency, 'sent_at', m.sent_at,
-    'preview', left(regexp_replace(left(b.content, 400), '\s+', ' ', 'g'), 120)
-  ) order by m.id), '[]')
-  from (
-    select d.message_id from patchcord.deliveries d
-    where d.to_agent_uuid = patchcord.claim_agent() and d.state = p_state and d.state in ('open', 'deferred')
-      and d.message_id <> all (p_without)
-      and (p_state = 'deferred' or d.fetched_at <= p_shown_since)
-    order by d.message_id limit 50
-  ) d
-    join patchcord.agent_messages m on m.id = d.message_id and m.to_agent_uuid = patchcord.claim_agent()
-    join patchcord.message_bodies b on b.id = d.message_id
-    join patchcord.agents a on a.id = m.from_agent_uuid
+begin
+  return (
+    select coalesce(jsonb_agg(jsonb_build_object(
+      'message_id', m.id, 'from', a.name, 'thread', m.thread, 'kind', m.kind, 'urgency', m.urgency, 'sent_at', m.sent_at,
+      'preview', left(regexp_replace(left(b.content, 400), '\s+', ' ', 'g'), 120)
+    ) order by m.id), '[]')
+    from (
+      select d.message_id from patchcord.deliveries d
+      where d.to_agent_uuid = patchcord.claim_agent() and d.state = p_state and d.state in ('open', 'deferred')
+        and d.message_id <> all (p_without)
+        and (p_state = 'deferred' or d.fetched_at <= p_shown_since)
+      order by d.message_id limit 50
+    ) d
+      join patchcord.agent_messages m on m.id = d.message_id and m.to_agent_uuid = patchcord.claim_agent()
+      join patchcord.message_bodies b on b.id = d.message_id
+      join patchcord.agents a on a.id = m.from_agent_uuid
+  );
+end
 $$;
 comment on function patchcord.unsettled_lines(text, timestamptz, uuid[]) is
   'The caller''s open or deferred messages, the oldest 50 at most, one line each; open ones shown after p_shown_since are left out.';
@@ -124,8 +137,14 @@ create function patchcord.take_notices(p_tokens_max float8) returns jsonb
 language plpgsql
 as $$
 declare
+  v_me uuid := patchcord.claim_agent();
   v_ids uuid[];
 begin
+  if not exists (
+    select from patchcord.deliveries d where d.to_agent_uuid = v_me and d.state = 'new' and d.wake_at is null
+  ) then
+    return '[]'::jsonb;
+  end if;
   -- What a resolve tells is shown once and settles itself: what has no room stays new. The server cuts long ones to what there is.
   v_ids := patchcord.move_deliveries(array(
     select s.message_id from (
@@ -137,7 +156,7 @@ begin
             select r.kind from patchcord.agent_messages r
             where r.id = d.message_id and r.to_agent_uuid = d.to_agent_uuid offset 0
           ) m
-        where d.to_agent_uuid = patchcord.claim_agent() and d.state = 'new' and d.wake_at is null and m.kind = 'resolved'
+        where d.to_agent_uuid = v_me and d.state = 'new' and d.wake_at is null and m.kind = 'resolved'
         order by d.message_id limit 5
       ) n join patchcord.message_bodies b on b.id = n.message_id
     ) s
@@ -154,7 +173,7 @@ begin
     from patchcord.agent_messages m
       join patchcord.message_bodies b on b.id = m.id
       join patchcord.agents a on a.id = m.from_agent_uuid
-    where m.id = any (v_ids) and m.to_agent_uuid = patchcord.claim_agent()
+    where m.id = any (v_ids) and m.to_agent_uuid = v_me
   );
 end
 $$;
@@ -163,6 +182,8 @@ comment on function patchcord.take_notices(float8) is
 
 create function patchcord.fetch_inbox(p_hash text, p_done uuid[]) returns jsonb
 language plpgsql
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
 as $$
 declare
   w patchcord.entrance;
@@ -179,7 +200,7 @@ begin
     return to_jsonb(w);
   end if;
   perform patchcord.assume(w);
-  v_settled := patchcord.settle(p_done, 'done');
+  v_settled := case when cardinality(p_done) = 0 then '[]'::jsonb else patchcord.settle(p_done, 'done') end;
   -- An answer names what became of each of p_done, too.
   v_new := patchcord.take_new(null, null, false, 20, 8000 - 45 * cardinality(p_done));
   v_new_ids := array(select (e ->> 'message_id')::uuid from jsonb_array_elements(v_new) as e);
@@ -202,60 +223,54 @@ begin
   );
   -- A statement of its own: within one, what it took would still be counted as new.
   v_notices := patchcord.take_notices(9250 - 45 * cardinality(p_done) - v_new_tokens);
-  return jsonb_build_object(
-    'outcome', 'ok', 'agent', w.agent, 'namespace', w.namespace, 'paused_at', w.paused_at,
-    'settled', v_settled, 'new', v_new, 'again', v_again, 'notices', v_notices,
-    'open', patchcord.unsettled_lines('open', v_shown_since, v_new_ids),
-    'deferred', patchcord.unsettled_lines('deferred', null, '{}'),
-    'counts', patchcord.count_inbox(),
-    'you', (select to_jsonb(r) from patchcord.reach_of(array[w.agent_id]) r)
+  return (
+    select jsonb_build_object(
+      'outcome', 'ok', 'agent', w.agent, 'namespace', w.namespace, 'paused_at', w.paused_at,
+      'settled', v_settled, 'new', v_new, 'again', v_again, 'notices', v_notices,
+      'open', case when (c.counts ->> 'open')::integer > 0
+        then patchcord.unsettled_lines('open', v_shown_since, v_new_ids) else '[]' end,
+      'deferred', case when (c.counts ->> 'deferred')::integer > 0
+        then patchcord.unsettled_lines('deferred', null, '{}') else '[]' end,
+      'counts', c.counts
+    )
+    from (select patchcord.count_inbox() as counts offset 0) c
   ) || patchcord.agents_near();
 end
 $$;
 comment on function patchcord.fetch_inbox(text, uuid[]) is
   'Entry: marks p_done, fetches what is new (20 messages, about 8,000 tokens), and lists what is open, deferred and who is here.';
 
-create function patchcord.agents_near() returns jsonb
-language sql stable
-as $$
-  with other as materialized (
-    select r, array_position(array['wakeable', 'online'], r.reach) as place
-    from patchcord.reach_of(array(
-      select a.id from patchcord.agents a
-      where a.namespace_uuid = patchcord.claim_namespace() and a.id <> patchcord.claim_agent() and a.deleted_at is null
-    )) r
-  )
-  select jsonb_build_object(
-    'agents', coalesce((
-      select jsonb_agg(to_jsonb(n.r) order by n.place, (n.r).agent)
-      from (select o.r, o.place from other o order by o.place, (o.r).agent limit 500) n
-    ), '[]'),
-    'agents_count', (select count(*) from other),
-    'offline_count', (select count(*) from other o where o.place is null)
-  )
-$$;
-comment on function patchcord.agents_near() is
-  'The other agents of the namespace, 500 at most, who can be reached soonest first, and how many there are.';
-
 create function patchcord.count_inbox() returns jsonb
-language sql stable
+language plpgsql stable
 as $$
-  select jsonb_build_object(
-    'new', count(*) filter (
-      where d.state = 'new' and d.wake_at is not null and coalesce(d.expires_at > clock_timestamp(), true)),
-    'open', count(*) filter (where d.state = 'open'),
-    'deferred', count(*) filter (where d.state = 'deferred'),
-    -- Only what a resolve tells is silent and new.
-    'notices', count(*) filter (where d.state = 'new' and d.wake_at is null)
-  )
-  from patchcord.deliveries d
-  where d.to_agent_uuid = patchcord.claim_agent() and d.state in ('new', 'open', 'deferred')
+declare
+  v_me uuid := patchcord.claim_agent();
+begin
+  -- Two counts, each by its index: asked for together, Postgres has none for them and reads every delivery that there is.
+  return (
+    select jsonb_build_object('new', n.new, 'open', u.open, 'deferred', u.deferred, 'notices', n.notices)
+    from (
+      select
+        count(*) filter (where d.wake_at is not null and coalesce(d.expires_at > clock_timestamp(), true)) as new,
+        -- Only what a resolve tells is silent and new.
+        count(*) filter (where d.wake_at is null) as notices
+      from patchcord.deliveries d
+      where d.to_agent_uuid = v_me and d.state = 'new'
+    ) n cross join (
+      select count(*) filter (where d.state = 'open') as open, count(*) filter (where d.state = 'deferred') as deferred
+      from patchcord.deliveries d
+      where d.to_agent_uuid = v_me and d.state in ('open', 'deferred')
+    ) u
+  );
+end
 $$;
 comment on function patchcord.count_inbox() is
   'How many messages of the caller are new, open and deferred now, and how many notices wait beside them.';
 
 create function patchcord.fetch_next(p_hash text, p_from text, p_thread text, p_woken uuid[] default '{}') returns jsonb
 language plpgsql
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
 as $$
 declare
   w patchcord.entrance;
@@ -287,6 +302,8 @@ comment on function patchcord.fetch_next(text, text, text, uuid[]) is
 
 create function patchcord.peek_inbox(p_hash text, p_state text, p_max integer) returns jsonb
 language plpgsql
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
 as $$
 declare
   w patchcord.entrance;
@@ -297,19 +314,24 @@ begin
   end if;
   perform patchcord.assume(w);
   return jsonb_build_object('outcome', 'ok', 'agent', w.agent, 'namespace', w.namespace) || (
-    with pending as (
+    with waiting as (
+      -- A part for each index: one state that is not known yet would have none.
+      select d.message_id, d.from_agent_uuid from patchcord.deliveries d
+      where p_state = 'new' and d.to_agent_uuid = w.agent_id and d.state = 'new'
+        and w.paused_at is null and d.wake_at <= clock_timestamp() and coalesce(d.expires_at > clock_timestamp(), true)
+      union all
+      select d.message_id, d.from_agent_uuid from patchcord.deliveries d
+      where p_state <> 'new' and d.to_agent_uuid = w.agent_id and d.state in ('open', 'deferred') and d.state = p_state
+    ), pending as (
       select d.message_id, patchcord.sender_name(l.m, a.name) as "from", (l.m).sent_at,
         case when p_state <> 'new' then left(regexp_replace(left(b.content, 400), '\s+', ' ', 'g'), 120) end as preview
-      from patchcord.deliveries d
+      from waiting d
         cross join lateral (
           select r from patchcord.agent_messages r
-          where r.id = d.message_id and r.to_agent_uuid = d.to_agent_uuid offset 0
+          where r.id = d.message_id and r.to_agent_uuid = w.agent_id offset 0
         ) as l (m)
         join patchcord.agents a on a.id = d.from_agent_uuid
         left join patchcord.message_bodies b on b.id = d.message_id and p_state <> 'new'
-      where d.to_agent_uuid = w.agent_id and d.state = p_state and d.state in ('new', 'open', 'deferred')
-        and (p_state <> 'new' or w.paused_at is null and d.wake_at <= clock_timestamp()
-          and coalesce(d.expires_at > clock_timestamp(), true))
     )
     select jsonb_build_object(
       'pending_count', (select count(*) from pending),
@@ -339,14 +361,14 @@ revoke execute on function
   patchcord.shown(patchcord.agent_messages, text, text, timestamptz), patchcord.sender_name(patchcord.agent_messages, text),
   patchcord.about_tokens(text),
   patchcord.take_new(uuid[], text, boolean, integer, integer, uuid[]), patchcord.unsettled_lines(text, timestamptz, uuid[]),
-  patchcord.take_notices(float8), patchcord.agents_near(), patchcord.fetch_inbox(text, uuid[]), patchcord.count_inbox(),
+  patchcord.take_notices(float8), patchcord.fetch_inbox(text, uuid[]), patchcord.count_inbox(),
   patchcord.fetch_next(text, text, text, uuid[]), patchcord.peek_inbox(text, text, integer), patchcord.roster()
 from public;
 grant execute on function
   patchcord.shown(patchcord.agent_messages, text, text, timestamptz), patchcord.sender_name(patchcord.agent_messages, text),
   patchcord.about_tokens(text),
   patchcord.take_new(uuid[], text, boolean, integer, integer, uuid[]), patchcord.unsettled_lines(text, timestamptz, uuid[]),
-  patchcord.take_notices(float8), patchcord.agents_near(), patchcord.count_inbox(), patchcord.roster()
+  patchcord.take_notices(float8), patchcord.count_inbox(), patchcord.roster()
 to patchcord_agent;
 grant execute on function
   patchcord.fetch_inbox(text, uuid[]), patchcord.fetch_next(text, text, text, uuid[]),

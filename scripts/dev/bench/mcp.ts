@@ -1,4 +1,4 @@
-import { type ChildProcess, fork } from 'node:child_process'
+import { fork } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -33,23 +33,16 @@ interface Caller {
 export const measure: MeasurePart = async (options) => {
   const dataDir = await mkdtemp(join(options.folder, 'patchcord-bench-mcp-'))
   const embedded = await startEmbedded({ dataDir, log: () => {} })
-  const servers: ChildProcess[] = []
-  try {
-    const tokens = await seedTokens(embedded)
-    const [patchcord, bare] = await Promise.all([
-      startServer({ kind: 'patchcord', target: embedded.api }, servers),
-      startServer({ kind: 'bare', target: embedded.api }, servers),
-    ])
-    const rows: Row[] = []
-    for (const callers of CALLERS) {
-      rows.push(...(await measureAt(callers, { patchcord, bare, tokens: tokens.slice(0, callers) }, options)))
-    }
-    return rows
-  } finally {
-    await Promise.all(servers.map((server) => stopChild(server)))
-    await embedded.stop()
-    await rm(dataDir, { recursive: true, force: true })
+  options.onEnd(() => rm(dataDir, { recursive: true, force: true }))
+  options.onEnd(() => embedded.stop())
+  const tokens = await seedTokens(embedded)
+  const start = (kind: ServerOrder['kind']) => startServer({ kind, target: embedded.api }, options)
+  const [patchcord, bare] = await Promise.all([start('patchcord'), start('bare')])
+  const rows: Row[] = []
+  for (const callers of CALLERS) {
+    rows.push(...(await measureAt(callers, { patchcord, bare, tokens: tokens.slice(0, callers) }, options)))
   }
+  return rows
 }
 
 async function seedTokens(targets: { admin: ConnectionTarget; api: ConnectionTarget }): Promise<string[]> {
@@ -62,9 +55,9 @@ async function seedTokens(targets: { admin: ConnectionTarget; api: ConnectionTar
   }
 }
 
-async function startServer(order: ServerOrder, servers: ChildProcess[]): Promise<URL> {
+async function startServer(order: ServerOrder, { onEnd }: BenchOptions): Promise<URL> {
   const child = fork(SERVER, [JSON.stringify(order)], { execArgv: ['--import', 'tsx'] })
-  servers.push(child)
+  onEnd(() => stopChild(child))
   const [url] = await Promise.race([once(child, 'message'), once(child, 'exit')])
   if (typeof url !== 'string') throw new Error(`the ${order.kind} server ended before it listened`)
   return new URL(url)

@@ -19,6 +19,9 @@ export const ENTRIES: Record<string, Call> = {
   fetch_inbox: call((sql, hash) => sql`select patchcord.fetch_inbox(${hash}, ${[randomUUID()]}::uuid[]) as answer`),
   fetch_next: call((sql, hash) => sql`select patchcord.fetch_next(${hash}, null, null) as answer`),
   peek_inbox: call((sql, hash) => sql`select patchcord.peek_inbox(${hash}, 'new', 100) as answer`),
+  recall_messages: call(
+    (sql, hash) => sql`select patchcord.recall_messages(${hash}, null, null, null, 0, 100, 0, 10) as answer`,
+  ),
   send_message: call(
     (sql, hash, to) => sql`
       select patchcord.send_message(${hash}, ${[to]}::text[], ${[null]}::text[], 'x', 't', 'message', 'normal', 'k', 'h',
