@@ -1,11 +1,14 @@
 import { availableParallelism } from 'node:os'
 
+/** A statement that takes longer waits for a lock, or for an answer that will not come: it must not keep the others waiting. */
+const LANE_MS = 100
+
 export interface LanesOptions {
   /** How many wait now. */
   countWaiting(): number
   /** With so many waiting, another statement beside those under way is worth its connection. */
   anotherAt: number
-  /** Takes from what waits, and ends when its lane is free. Never rejects. */
+  /** Takes from what waits and ends when that is done. Never rejects. */
   run(): Promise<void>
   lanes?: number | undefined
 }
@@ -41,10 +44,19 @@ export function createLanes({
 
   async function runNext(): Promise<void> {
     running++
-    await run()
+    await waitFor(run())
     running--
     start()
   }
 
   return start
+}
+
+async function waitFor(work: Promise<void>): Promise<void> {
+  let timer: NodeJS.Timeout | undefined
+  const late = new Promise<void>((resolve) => {
+    timer = setTimeout(resolve, LANE_MS)
+  })
+  await Promise.race([work, late])
+  clearTimeout(timer)
 }

@@ -10,8 +10,6 @@ const ROWS_MAX = 32
 const CHARACTERS_MAX = 200_000
 /** One core stores these sooner together than two cores do half of them each. */
 const SECOND_LANE_ROWS = 4
-/** A statement that takes longer waits for a lock of somebody: it must not keep everybody else's sends waiting. */
-const LANE_MS = 50
 
 interface Waiting {
   row: SendRow
@@ -52,9 +50,9 @@ function takeBatch(waiting: Waiting[]): Waiting[] {
   return waiting.splice(0, end === -1 ? waiting.length : end)
 }
 
-/** Never rejects. Ends when its lane is free, which may be before all answers are there. */
+/** Never rejects. What goes alone after all is not waited for. */
 async function store(sql: Sql, batch: Waiting[], limits: string): Promise<void> {
-  if (batch.length === 1) return await waitFor(storeAlone(batch), LANE_MS)
+  if (batch.length === 1) return await storeAlone(batch)
   const answers = await callBatch(sql, batch, limits).catch((error: unknown) => ({ error }))
   if ('error' in answers) {
     // Lost with its connection, it may have been stored: not for us to do again. Any other error has undone all of it.
@@ -73,15 +71,6 @@ async function store(sql: Sql, batch: Waiting[], limits: string): Promise<void> 
 
 async function storeAlone(batch: Waiting[]): Promise<void> {
   await Promise.all(batch.map(({ alone, resolve, reject }) => alone().then(resolve, reject)))
-}
-
-async function waitFor(work: Promise<void>, ms: number): Promise<void> {
-  let timer: NodeJS.Timeout | undefined
-  const late = new Promise<void>((resolve) => {
-    timer = setTimeout(resolve, ms)
-  })
-  await Promise.race([work, late])
-  clearTimeout(timer)
 }
 
 /** The answer of a database that has rolled back and goes on. */
