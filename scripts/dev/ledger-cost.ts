@@ -21,16 +21,15 @@ const SENDS = 8
 const AGENTS = 16
 const CONTENT = 'The migration is done on staging; two tests of billing fail since then. '.repeat(5)
 /** The parts of a send; the last one writes the row. */
-const FUNCTIONS = ['send_message', 'send_as_me', 'store_message']
-const LEDGER_ROW = /, delivery as \(\s*insert into patchcord\.deliveries[\s\S]*?from recipient r\s*\)(?=\s*select)/
+const FUNCTIONS = ['send_message', 'send_as_me', 'store_message', 'insert_message']
+const LEDGER_ROW = /\s*insert into patchcord\.deliveries \([\s\S]*?;/
 /** Raised openly: this is about what a send costs, not about limits. */
 const LIMITS = { ...DEFAULT_LIMITS, sendBurst: 1_000_000, sendPerSecond: 1_000_000, newPerRecipientMax: 1_000_000 }
 
 const INBOX_ROW = `
-  , delivery as (
-    insert into patchcord.deliveries_of_inbox (message_id, to_agent_uuid, from_agent_uuid, state, wake_at)
-    select v_id, r.id, v_me, case when r.id = v_me then 'deferred' else 'new' end, r.wake_at from recipient r
-  )`
+  insert into patchcord.deliveries_of_inbox (message_id, to_agent_uuid, from_agent_uuid, state, wake_at)
+  select p_id, r.id, v_me, case when r.id = v_me then 'deferred' else 'new' end, r.wake_at
+  from unnest(p_to, p_wake_ats) as r (id, wake_at);`
 /** As `deliveries`, without the columns and indexes that only the ledger needs. */
 const INBOX_TABLE = `
   create table patchcord.deliveries_of_inbox (
@@ -102,8 +101,9 @@ async function addCopies(admin: Sql): Promise<void> {
     for (const name of [...FUNCTIONS].reverse()) {
       const [found] = await admin`select pg_get_functiondef(to_regproc(${`patchcord.${name}`})) as source`
       const source = found?.source as string
-      const isChanged = insert !== null && name === 'store_message'
-      if (isChanged && !LEDGER_ROW.test(source)) throw new Error('the row of a delivery was not found in store_message')
+      const isChanged = insert !== null && name === 'insert_message'
+      if (isChanged && !LEDGER_ROW.test(source))
+        throw new Error('the row of a delivery was not found in insert_message')
       const changed = isChanged ? source.replace(LEDGER_ROW, () => insert) : source
       const copy = changed.replaceAll(
         new RegExp(`\\bpatchcord\\.(${FUNCTIONS.join('|')})\\(`, 'g'),

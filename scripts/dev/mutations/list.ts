@@ -43,20 +43,18 @@ export const MUTATIONS: Mutation[] = [
     file: 'server/db/scope.ts',
     edits: [
       {
-        from: `  const rows = await inTurn(scope, scope.tokenHash, () => reach(() => call(scope.sql)))
-  const outcome = rows[0]?.answer as Outcome
-  checkEntrance(outcome)
-  if (outcome.wakes) scope.bus.publish(outcome.wakes, scope.trace)
+        from: `  return await enter(scope, () => (sends && row ? sends.add({ ...row, hash: tokenHash }, alone) : alone()))
 `,
-        to: `  const outcome = await reach(() =>
-    scope.sql.begin(async (sql) => {
-      const rows = await call(sql as unknown as Sql)
-      const answer = rows[0]?.answer as Outcome
-      if (answer.wakes) scope.bus.publish(answer.wakes)
-      return answer
-    }),
-  )
+        to: `  const publishing = (call: (sql: Sql) => Promise<EntryRows>) =>
+    sql.begin(async (transaction) => {
+      const rows = await call(transaction as unknown as Sql)
+      const { wakes } = rows[0]?.answer as Outcome
+      if (wakes) scope.bus.publish(wakes)
+      return rows
+    }) as Promise<EntryRows>
+  const outcome = (await publishing(call))[0]?.answer as Outcome
   checkEntrance(outcome)
+  return outcome
 `,
       },
     ],
