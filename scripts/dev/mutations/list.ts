@@ -45,16 +45,14 @@ export const MUTATIONS: Mutation[] = [
       {
         from: `  return await enter(scope, () => (sends && row ? sends.add({ ...row, hash: tokenHash }, alone) : alone()))
 `,
-        to: `  const publishing = (call: (sql: Sql) => Promise<EntryRows>) =>
+        to: `  const early = () =>
     sql.begin(async (transaction) => {
       const rows = await call(transaction as unknown as Sql)
       const { wakes } = rows[0]?.answer as Outcome
       if (wakes) scope.bus.publish(wakes)
       return rows
     }) as Promise<EntryRows>
-  const outcome = (await publishing(call))[0]?.answer as Outcome
-  checkEntrance(outcome)
-  return outcome
+  return await enter(scope, () => (sends && row === null ? sends.add({ hash: tokenHash } as SendRow, alone) : early()))
 `,
       },
     ],
