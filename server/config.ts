@@ -91,9 +91,14 @@ export function loadConfig(env: Environment = process.env): Config {
   if (realtime !== 'builtin' && !supabase) {
     throw new StartError(`PATCHCORD_REALTIME is ${realtime}, which needs SUPABASE_URL and SUPABASE_PUBLISHABLE_KEY.`)
   }
+  const port = readInteger(env, 'PORT', 8787, 0, 65_535)
+  const metrics = readAddress(env, 'PATCHCORD_METRICS')
+  if (metrics && metrics.port !== 0 && metrics.port === port) {
+    throw new StartError('PATCHCORD_METRICS must name another port than PORT: it serves /metrics and nothing else.')
+  }
   return Object.freeze({
     host: env.HOST || '127.0.0.1',
-    port: readInteger(env, 'PORT', 8787, 0, 65_535),
+    port,
     publicUrl: readPublicUrl(env),
     dataDir: resolve(env.PATCHCORD_DATA_DIR || defaultDataDir(env)),
     databaseUrl,
@@ -104,7 +109,7 @@ export function loadConfig(env: Environment = process.env): Config {
     signing,
     limits: readLimits(env),
     retentionDays: readInteger(env, 'PATCHCORD_RETENTION_DAYS', 30, 1, 36_500),
-    metrics: readAddress(env, 'PATCHCORD_METRICS'),
+    metrics,
     signup: readChoice(env, 'PATCHCORD_SIGNUP', ['invite', 'open'] as const, 'invite'),
     logLevel: readChoice(env, 'LOG_LEVEL', LOG_LEVELS, 'info'),
   })
@@ -138,7 +143,9 @@ function readAddress(env: Environment, name: string): Address | null {
   if (!text) return null
   const [, host = '', digits = ''] = /^(\[[\da-f:.]+\]|[\w.-]+):(\d{1,5})$/i.exec(text) ?? []
   if (host !== '' && Number(digits) <= 65_535) return { host: host.replace(/^\[|\]$/g, ''), port: Number(digits) }
-  throw new StartError(`${name} must be an address of its own to serve /metrics on, such as 127.0.0.1:9464.`)
+  throw new StartError(
+    `${name} must be host:port (a port up to 65535), an address of its own to serve /metrics on, such as 127.0.0.1:9464.`,
+  )
 }
 
 function parseUrl(text: string, name: string, protocols: string[]): URL {

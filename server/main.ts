@@ -31,6 +31,8 @@ import { startRevocations } from './wakes/revocations.ts'
 import { createWaiters } from './wakes/waiters.ts'
 
 const POOL_MAX = 10
+const NO_KEY =
+  'No listener can be woken, since tickets need a key: set PATCHCORD_SIGNING_KEY or SUPABASE_JWT_SECRET, on every instance the same.'
 /** Beside the connections of clients: the database's, the log, what Node itself opens. */
 const OTHER_FILES = 100
 /** Answers under way have this long; together with Postgres' stop it stays under the 10 s that init systems grant. */
@@ -85,6 +87,7 @@ async function start(config: Config, log: Logger, life: Life): Promise<void> {
     : await openEmbedded(config, log, life)
   if (database.admin) await setBroadcast(database.admin, config)
   const signer = database.signing && (await createTicketSigner(database.signing))
+  if (!signer) log.warn(NO_KEY)
   const sql = connect(database.api, { max: POOL_MAX, applicationName: 'patchcord-api' })
   life.onClose(() => sql.end({ timeout: 2 }))
 

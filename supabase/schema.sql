@@ -2679,11 +2679,14 @@ create or replace FUNCTION patchcord.prepare_batch(p_rows patchcord.batch_row[],
 AS $function$
 declare
   v_near integer := (p_limits ->> 'newPerRecipientMax')::integer - 100;
+  -- What sixteen batches at once, all to one inbox, could add to it before one of them sees the others' rows.
+  v_lockable integer := v_near - 16 * 32;
   v_senders uuid[];
   v_tokens uuid[];
   v_from uuid[];
   v_low uuid[];
   v_high uuid[];
+  v_recipients uuid[];
   v_places bigint[];
   v_to uuid[];
 begin
@@ -2697,18 +2700,19 @@ begin
     from unnest(p_rows) with ordinality
       as r (hash, "to", namespaces, answers, state, content, thread, kind, urgency, key, body_hash, expires_in, place)
       join patchcord.tokens t on t.hash = decode(r.hash, 'hex') and t.revoked_at is null
-  ), pair as (
-    select least(s.me, a.id) as low, greatest(s.me, a.id) as high
+  ), other as (
+    select s.me, a.id as you
     from sender s
       join patchcord.agents a on a.namespace_uuid = s.namespace_uuid and a.name = any (s."to") and a.deleted_at is null
-    where a.id <> s.me
     union
-    select least(s.me, m.from_agent_uuid), greatest(s.me, m.from_agent_uuid)
+    select s.me, m.from_agent_uuid
     from sender s join patchcord.agent_messages m on m.id = s.answers and m.to_agent_uuid = s.me
-    where m.from_agent_uuid <> s.me
+  ), pair as (
+    select distinct least(o.me, o.you) as low, greatest(o.me, o.you) as high from other o where o.me <> o.you
   )
-  select array_agg(p.low order by p.low, p.high), array_agg(p.high order by p.low, p.high) from pair p
-  into v_low, v_high;
+  select array_agg(p.low order by p.low, p.high), array_agg(p.high order by p.low, p.high),
+    array(select distinct o.you from other o order by o.you) from pair p
+  into v_low, v_high, v_recipients;
   insert into patchcord.pairs (low_uuid, high_uuid)
   select p.low, p.high from unnest(v_low, v_high) as p (low, high)
   where not exists (select from patchcord.pairs k where k.low_uuid = p.low and k.high_uuid = p.high)
@@ -2718,6 +2722,17 @@ begin
     join patchcord.pairs k on k.low_uuid = p.low and k.high_uuid = p.high
   order by k.low_uuid, k.high_uuid
   for update of k;
+  -- As full_inboxes does, and sooner, since a batch brings many at once.
+  perform pg_advisory_xact_lock(hashtextextended('patchcord.full_inboxes ' || u.id, 0)) from (
+    select i.id from unnest(v_recipients) as i (id)
+    where (
+      select count(*) from (
+        select from patchcord.deliveries d
+        where d.to_agent_uuid = i.id and d.state = 'new' and d.wake_at is not null limit greatest(v_lockable, 0)
+      ) as counted
+    ) >= v_lockable
+    order by i.id
+  ) u;
   -- What most sends are: one of its token here, to one agent, of a pair that no other one is of, whose gate is open and whose
   -- inbox is far from full. The others are looked at one by one, after these.
   select array_agg(c.place), array_agg(c.token_id), array_agg(c.me), array_agg(c.you)
@@ -2728,7 +2743,7 @@ begin
       (r.kind = 'report' or not exists (
         select from patchcord.deliveries d
         where d.to_agent_uuid = t.agent_uuid and d.from_agent_uuid = a.id and d.state = 'new' and d.wake_at is not null
-      )) and v_near > (
+      )) and v_near > row_number() over (partition by a.id order by r.place) + (
         select count(*) from (
           select from patchcord.deliveries d
           where d.to_agent_uuid = a.id and d.state = 'new' and d.wake_at is not null limit greatest(v_near, 0)
@@ -3755,6 +3770,7 @@ declare
   v_wake_at timestamptz;
   v_expires_at timestamptz;
   v_answers jsonb[] := array_fill(null::jsonb, array[cardinality(v_rows)]);
+  v_is_late boolean := false;
 begin
   for f in select p.* from patchcord.prepare_batch(v_rows, p_limits) p loop
     r := v_rows[f.place];
@@ -3775,6 +3791,10 @@ begin
   end loop;
   for v_place in 1 .. cardinality(v_rows) loop
     continue when v_answers[v_place] is not null;
+    if v_is_late then
+      v_answers[v_place] := '{"outcome": "late"}';
+      continue;
+    end if;
     r := v_rows[v_place];
     begin
       -- The row before has left its role here.
@@ -3786,13 +3806,15 @@ begin
     exception when others then
       -- Undone to its beginning, and it alone. The caller does it again by itself, where its error is its own.
       v_answers[v_place] := '{"outcome": "again"}';
+      -- The others of the batch have waited for one lock of somebody: that is enough.
+      v_is_late := sqlstate = '55P03';
     end;
   end loop;
   return to_jsonb(v_answers);
 end
 $function$
 ;
-comment on function patchcord.send_batch(jsonb,jsonb) is 'Entry: many sends and answers in one transaction, an outcome for each, in order: as of send_message and reply_message, or again. A row is a batch_row; with answers (an id) it is an answer.';
+comment on function patchcord.send_batch(jsonb,jsonb) is 'Entry: many sends and answers in one transaction, an outcome for each, in order: as of send_message and reply_message, again (it failed, and was undone), or late (a row before it waited too long for a lock). A row is a batch_row; with answers (an id) it is an answer.';
 grant execute on function patchcord.send_batch(jsonb,jsonb) to patchcord_api;
 
 create or replace FUNCTION patchcord.send_message(p_hash text, p_to text[], p_namespaces text[], p_content text, p_thread text, p_kind text, p_urgency text, p_key text, p_body_hash text, p_limits jsonb, p_expires_in double precision DEFAULT NULL::double precision)

@@ -12,6 +12,16 @@ import { formatTable } from './bench/table.ts'
  * measured within one run, in turns. A table, and the same as JSON in FILE. Measure on a machine that does nothing else.
  */
 
+const HELP = `npm run bench -- [--only a,c] [--quick] [--huge] [--json FILE] [--folder DIR]
+
+  a  a send through each layer, at 1, 8 and 32 callers     b  from a send's commit to a listener's line
+  c  MCP inbox, both protocol eras                         d  1,000 to 10,000 idle listeners
+  e  one listener: memory and start                        f  sends, inbox and recall among 1,000 to 1,000,000 messages
+  g  tokens that a model reads                             h  the start of a server, cold and warm
+
+  --quick shows that everything works; its figures mean little. --huge adds 10,000,000 messages to f. --json writes the figures of
+  every round. Databases are made in --folder (${tmpdir()}) and deleted. A target that is missed is no failure: exit 0.`
+
 /** In the order of the table. */
 const PARTS: Record<string, () => Promise<{ measure: MeasurePart }>> = {
   a: () => import('./bench/send.ts'),
@@ -36,6 +46,7 @@ let interruption: Promise<void> | null = null
 
 async function main(): Promise<void> {
   const options = await readOptions()
+  if (!options) return void process.stdout.write(`${HELP}\n`)
   process.on('SIGINT', interrupt)
   process.on('SIGTERM', interrupt)
   const rows: Row[] = []
@@ -69,7 +80,7 @@ interface Options {
 }
 
 /** Whatever is wrong with them is said before anything is measured. */
-async function readOptions(): Promise<Options> {
+async function readOptions(): Promise<Options | null> {
   const { values } = parseArgs({
     options: {
       only: { type: 'string', default: Object.keys(PARTS).join(',') },
@@ -77,8 +88,10 @@ async function readOptions(): Promise<Options> {
       huge: { type: 'boolean', default: false },
       json: { type: 'string' },
       folder: { type: 'string', default: tmpdir() },
+      help: { type: 'boolean', default: false },
     },
   })
+  if (values.help) return null
   const parts = values.only.split(',')
   const unknown = parts.find((part) => !Object.hasOwn(PARTS, part))
   if (unknown !== undefined) {

@@ -70,6 +70,8 @@ export function connect(target: ConnectionTarget, options: ConnectOptions): Sql 
   const settings = {
     max: options.max,
     connect_timeout: CONNECT_TIMEOUT_SECONDS,
+    // Seconds. The library's own grow to 20, in which queries wait for a connection though others are idle.
+    backoff: (attempts: number) => Math.min(0.1 * attempts, 1),
     connection: { application_name: options.applicationName },
     onnotice: options.onnotice ?? (() => {}),
     types: { date: timeType, int8: bigintType, array: arrayType },

@@ -28,6 +28,11 @@ export function isConnectionLost(error: unknown): boolean {
   return CONNECTION_CODES.has(String((error as { code?: unknown } | null)?.code))
 }
 
+/** Of a query that ended without the row that it always has: nobody knows what came of it. */
+export function connectionLost(): Error {
+  return Object.assign(new Error('the connection was lost before the answer came'), { code: 'CONNECTION_CLOSED' })
+}
+
 /** A database error as the caller may see it; what is not a passing fault comes back as it was, to end as `internal`. */
 export function translateDatabaseError(error: unknown): unknown {
   if (!(error instanceof Error) || error instanceof PatchcordError) return error

@@ -44,9 +44,12 @@ export function createLanes({
 
   async function runNext(): Promise<void> {
     running++
-    await waitFor(run())
-    running--
-    start()
+    try {
+      await waitFor(run())
+    } finally {
+      running--
+      start()
+    }
   }
 
   return start

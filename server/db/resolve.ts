@@ -1,4 +1,5 @@
 import type { Sql } from './connect.ts'
+import { connectionLost, translateDatabaseError } from './errors.ts'
 import { createLanes } from './lanes.ts'
 import { type Identified, type Identity, reach, resolveIdentity, toIdentity } from './scope.ts'
 
@@ -37,7 +38,8 @@ async function resolveAll(sql: Sql, asked: Waiting[]): Promise<void> {
   try {
     const hashes = asked.map(({ tokenHash }) => tokenHash)
     const [row] = await reach(() => sql`select patchcord.resolve_tokens(${hashes}::text[]) as answers`)
-    const answers = row?.answers as Identified[]
+    const answers = row?.answers as Identified[] | undefined
+    if (answers?.length !== asked.length) throw translateDatabaseError(connectionLost())
     for (const [index, each] of asked.entries()) settle(each, answers[index] as Identified)
   } catch (error) {
     for (const each of asked) each.reject(error)

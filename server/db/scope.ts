@@ -2,7 +2,7 @@ import type { Limits } from '../config.ts'
 import { type ErrorCode, PatchcordError } from '../errors.ts'
 import type { Wake, WakeBus } from '../wakes/bus.ts'
 import type { Sql, TransactionSql } from './connect.ts'
-import { isConnectionLost, translateDatabaseError } from './errors.ts'
+import { connectionLost, isConnectionLost, translateDatabaseError } from './errors.ts'
 import type { Turns } from './turns.ts'
 
 /** Who a token is. Ids are UUIDs; `agent` and `namespace` are the names that people see. */
@@ -150,12 +150,18 @@ export async function callSend(
 }
 
 async function enter(scope: Scope, call: () => Promise<EntryRows>): Promise<Outcome> {
-  const rows = await inTurn(scope, scope.tokenHash, () => reach(call))
+  const rows = await inTurn(scope, scope.tokenHash, () => reach(() => requireRow(call)))
   const outcome = rows[0]?.answer as Outcome
   checkEntrance(outcome)
   if (outcome.wakes) scope.bus.publish(outcome.wakes, scope.trace)
   scope.observer?.settled(outcome, scope.trace)
   return outcome
+}
+
+async function requireRow(call: () => Promise<EntryRows>): Promise<EntryRows> {
+  const rows = await call()
+  if (rows.length === 0) throw connectionLost()
+  return rows
 }
 
 /** A transaction that goes on under RLS as the agent of the token: for reads that need no function of their own. */

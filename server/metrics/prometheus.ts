@@ -106,6 +106,8 @@ function countCalls(make: Makers): Pick<Metrics, 'requestAnswered' | 'refused' |
     'Refusals by error code, and by what refused: http, tool or gate.',
     ['by', 'code'],
   )
+  // A series that begins with its first event has no rate at that moment, and an alert would miss it.
+  for (const by of ['http', 'tool']) for (const code of ['internal', 'unavailable']) refusals.inc({ by, code }, 0)
   const sends = make.counter(
     'patchcord_sends_total',
     'Messages stored: woke somebody at once, quiet, or replayed by their idempotency key.',
@@ -128,6 +130,7 @@ function countWakes(make: Makers): Pick<Metrics, 'wakeCame' | 'wakeTaken' | 'wak
     'Wakes by how this instance learned of them: its own send, a peer, due (held or paused until now), read_back (missed until then).',
     ['source'],
   )
+  for (const source of ['send', 'peer', 'due', 'read_back']) came.inc({ source }, 0)
   const taken = make.counter('patchcord_wakes_taken_total', 'Wakes that a waiting wait_for_message took.')
   const frames = make.counter('patchcord_wake_frames_total', 'Wakes handed to sockets, one for each joined topic.')
   const delay = make.histogram(

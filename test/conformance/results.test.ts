@@ -36,13 +36,13 @@ describe('a run of the conformance tool', () => {
   test('fails by a failure or a warning that no entry excuses', () => {
     for (const status of ['FAILURE', 'WARNING'] as const) {
       const results = withTools(pass, image, { id: 'order', status, errorMessage: 'not sorted' })
-      const problem = 'tools:order fails, and no baseline entry excuses it: not sorted'
+      const problem = 'tools:order fails, and no baseline entry (test/conformance/expected-*.ts) excuses it: not sorted'
       assert.deepEqual(problemsOf(results), [problem])
     }
   })
 
   test('fails by an entry that is not needed any more, be the check passed, skipped or gone', () => {
-    const problem = 'tools:image does not fail any more: take it out of the baseline.'
+    const problem = 'tools:image does not fail any more: take it out of the baseline (test/conformance/expected-*.ts).'
     for (const status of ['SKIPPED', 'INFO'] as const) {
       assert.deepEqual(problemsOf(withTools(pass, { id: 'image', status })), [problem])
     }
@@ -54,7 +54,9 @@ describe('a run of the conformance tool', () => {
   test('fails when one of two checks of the same name fails that both passed or both failed before', () => {
     const again: Check = { id: 'lists', status: 'FAILURE', errorMessage: 'the second time' }
     const failed = problemsOf(withTools(pass, image, again))
-    assert.deepEqual(failed, ['tools:lists fails, and no baseline entry excuses it: the second time'])
+    assert.deepEqual(failed, [
+      'tools:lists fails, and no baseline entry (test/conformance/expected-*.ts) excuses it: the second time',
+    ])
     const passed = problemsOf(withTools(pass, image, { id: 'image', status: 'SUCCESS' }))
     assert.deepEqual(passed, ['In tools 2 checks pass, not 1.'])
   })

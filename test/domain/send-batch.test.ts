@@ -141,7 +141,7 @@ describe('sends that go together', () => {
     } finally {
       await database.admin.unsafe('drop trigger refuse_poison on patchcord.message_bodies')
     }
-    assert.deepEqual(sizes, [3, 3])
+    assert.deepEqual(sizes.slice(0, 2), [3, 3])
     const contents = (await stored(alice.namespaceId)).map(({ content }) => content as string)
     assert.deepEqual(contents, ['four', 'one', 'three', 'two'])
   })
@@ -183,6 +183,68 @@ describe('sends that go together', () => {
     })
     assert.deepEqual(await Promise.all(outcomes), ['unavailable', 'unavailable'])
     assert.deepEqual(await stored(carol.namespaceId).then((rows) => rows.length), 0)
+  })
+
+  test('when an answer does not come, though no error does, nobody is told that it was stored, and the next ones go on', async () => {
+    const { alice, bob, carol } = await seed(database, 'silent', ['alice', 'bob', 'carol'], { limits: NO_RATE })
+    let isSilent = true
+    const silent = new Proxy(database.api, {
+      apply: (target, self, args: unknown[]) => (isSilent ? Promise.resolve([]) : Reflect.apply(target, self, args)),
+    })
+    const sends = createSendBatch(silent, NO_RATE, 1)
+    const send = ({ scope }: SeededAgent) =>
+      sendMessage({ ...scope, sql: silent, sends }, { to: 'carol', content: 'hi' }).then(
+        () => 'sent',
+        ({ code }: PatchcordError) => code,
+      )
+    assert.deepEqual(await Promise.all([send(alice), send(bob)]), ['unavailable', 'unavailable'])
+    assert.equal(await send(carol), 'unavailable')
+    isSilent = false
+    assert.deepEqual(await Promise.all([send(alice), send(bob)]), ['sent', 'sent'])
+  })
+
+  test('the cap of an inbox holds, however many batches fill it at once', { timeout: 120_000 }, async () => {
+    const limits = { ...NO_RATE, newPerRecipientMax: 150 }
+    const names = Array.from({ length: 230 }, (_, index) => `a${index}` as const)
+    const agents = await seed(database, 'cap', ['full', ...names] as const, { limits })
+    const { full, ...senders } = agents
+    const sends = createSendBatch(database.api, limits, 8)
+    for (let round = 0; round < 2; round++) {
+      const work = Object.values(senders).map(({ scope }) =>
+        sendMessage({ ...scope, sends }, { to: 'full', content: 'hi', kind: 'report' }),
+      )
+      await Promise.allSettled(work)
+    }
+    const [row] = await database.admin`
+      select count(*)::int as count from patchcord.deliveries where to_agent_uuid = ${full.agentId} and state = 'new'`
+    assert.equal(row?.count, 150)
+  })
+
+  test('rows of a batch that wait for one lock give up together, not one after another', {
+    timeout: 60_000,
+  }, async () => {
+    const limits = { ...NO_RATE, newPerRecipientMax: 101 }
+    const names = Array.from({ length: 20 }, (_, index) => `a${index}` as const)
+    const { full, free, ...senders } = await seed(database, 'late', ['full', 'free', ...names] as const, { limits })
+    const sends = createOneLane(limits)
+    const send = ({ scope }: SeededAgent, to: string) =>
+      sendMessage({ ...scope, sends }, { to, content: 'hi', kind: 'report' })
+    await Promise.all(
+      Object.values(senders)
+        .slice(0, 2)
+        .map((agent) => send(agent, 'full')),
+    )
+    let stuck: Promise<unknown> | undefined
+    await database.admin.begin(async (sql) => {
+      // As somebody's send to an inbox that is nearly full holds it.
+      await sql`select pg_advisory_xact_lock(hashtextextended('patchcord.full_inboxes ' || ${full.agentId}, 0))`
+      stuck = Promise.allSettled(Object.values(senders).map((agent) => send(agent, 'full')))
+      const startedAt = performance.now()
+      await send(free, 'a0')
+      const waitedMs = performance.now() - startedAt
+      assert.ok(waitedMs < 1_500, `a send beside 20 that wait took ${Math.round(waitedMs)} ms`)
+    })
+    await stuck
   })
 
   test('no more than 32 go together, nor much more text than 200,000 characters', async () => {

@@ -54,7 +54,7 @@ test('an address that the metrics cannot have stops the start with one sentence,
     await refuse('192.0.2.1:9464', /^PATCHCORD_METRICS 192\.0\.2\.1 is not an address of this machine\.$/m)
     await refuse(
       'on',
-      /^PATCHCORD_METRICS must be an address of its own to serve \/metrics on, such as 127\.0\.0\.1:9464\.$/m,
+      /^PATCHCORD_METRICS must be host:port \(a port up to 65535\), an address of its own to serve \/metrics on, such as 127\.0\.0\.1:9464\.$/m,
     )
     assert.equal(existsSync(dataDir), false)
   } finally {

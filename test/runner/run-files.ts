@@ -12,7 +12,7 @@ async function runFiles(args: string[]): Promise<void> {
   summarizeAtExit(tally)
   const patience = parsePatience(args)
   watchSilence(tally, patience)
-  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => void interrupt())
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => void interrupt())
   if (args.includes('--postgres15')) setNativeDir(await installPostgres15())
   const home = args.includes('--keep-home') ? null : await isolateHome()
   declareFiles(args.filter((arg) => !arg.startsWith('--')))
@@ -52,7 +52,12 @@ function declareFiles(files: string[]): void {
 }
 
 /** The Postgres of the tests is detached: a run that is broken off must not leave it behind. */
+let isInterrupted = false
+
+/** A terminal tells every process of the group, and npm and the runner tell this one once more. */
 async function interrupt(): Promise<void> {
+  if (isInterrupted) return
+  isInterrupted = true
   tally.failures.push({ file: 'test/run.ts', name: 'interrupted' })
   try {
     await stopCluster()

@@ -51,8 +51,12 @@ export function judge({ code, results: all }: ToolRun, expected: Expectation): V
     problems: [
       ...(results.length === 0 ? ['The tool ran no scenario.'] : []),
       ...compareScenarios(expected.passes, ran),
-      ...unexpected.map(([check, why]) => `${check} fails, and no baseline entry excuses it: ${why}`),
-      ...stale.map((check) => `${check} does not fail any more: take it out of the baseline.`),
+      ...unexpected.map(
+        ([check, why]) => `${check} fails, and no baseline entry (test/conformance/expected-*.ts) excuses it: ${why}`,
+      ),
+      ...stale.map(
+        (check) => `${check} does not fail any more: take it out of the baseline (test/conformance/expected-*.ts).`,
+      ),
       ...entries.filter((check, index) => entries.indexOf(check) < index).map((check) => `${check} is excused twice.`),
       ...(code === expected.code ? [] : [`The tool ended with ${code}, not ${expected.code}.`]),
     ],
