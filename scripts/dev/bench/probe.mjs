@@ -17,11 +17,11 @@ export async function resolve(specifier, context, next) {
   if (!found.url.endsWith('/server/wakes/bus.js') || context.parentURL.startsWith('data:')) return found
   const wrapped = \`
     import * as bus from '\${found.url}'
-    export function createBus(waiters) {
-      const made = bus.createBus(waiters)
-      const publish = (wakes) => {
+    export function createBus(...given) {
+      const made = bus.createBus(...given)
+      const publish = (...told) => {
         const at = probe.now()
-        made.publish(wakes)
+        made.publish(...told)
         probe.notePublished(at)
       }
       return { ...made, publish }

@@ -1,4 +1,6 @@
+import { mkdtemp, rm } from 'node:fs/promises'
 import { Agent, request } from 'node:http'
+import { join } from 'node:path'
 import { type ConnectionTarget, connect, type Sql } from '../../../server/db/connect.ts'
 import { findEmbedded } from '../../../server/db/embedded/index.ts'
 import type { Scope } from '../../../server/db/scope.ts'
@@ -6,7 +8,7 @@ import { createTurns } from '../../../server/db/turns.ts'
 import { attentionLimits } from '../../../server/domain/attention.ts'
 import { sendMessage } from '../../../server/domain/messages.ts'
 import { createSendBatch } from '../../../server/domain/send-batch.ts'
-import { createTemporaryFolder, startServer } from '../../../test/helpers/processes.ts'
+import { startServer } from '../../../test/helpers/processes.ts'
 import { DEFAULT_LIMITS, type SeededAgent, seed } from '../../../test/helpers/seed.ts'
 import { type BenchOptions, median, meets, orderOf, type Row } from './row.ts'
 
@@ -41,13 +43,13 @@ interface Stage {
   variants: Record<string, Send>
 }
 
-export async function measure({ isQuick, log, onEnd }: BenchOptions): Promise<Row[]> {
-  const folder = await createTemporaryFolder()
-  onEnd(folder.remove)
+export async function measure({ folder, isQuick, log, onEnd }: BenchOptions): Promise<Row[]> {
+  const dataDir = await mkdtemp(join(folder, 'patchcord-bench-send-'))
+  onEnd(() => rm(dataDir, { recursive: true, force: true, maxRetries: 3 }))
   const env = { PATCHCORD_LIMITS: JSON.stringify(LIMITS), LOG_LEVEL: 'error' }
-  const server = await startServer({ dataDir: folder.path, env })
+  const server = await startServer({ dataDir, env })
   onEnd(() => server.stop())
-  const found = await findEmbedded(folder.path)
+  const found = await findEmbedded(dataDir)
   if (!found) throw new Error('the server has no embedded Postgres')
   const open = (target: ConnectionTarget, max: number) => {
     const sql = connect(target, { max, applicationName: 'bench' })
@@ -166,7 +168,7 @@ async function measureAt(stage: Stage, callers: number, isQuick: boolean, log: B
     const target = TARGETS[`${name} ${callers}`] ?? null
     return {
       part: 'a',
-      what: `send, ${callers} caller${callers === 1 ? '' : 's'}, ${name === 'direct' ? 'the SQL function called directly' : name}`,
+      what: `send, ${callers} caller${callers === 1 ? '' : 's'}, ${name === 'direct' ? 'the SQL function called directly' : `${name}${callers > 1 ? ', sends gathered' : ''}`}`,
       measured: `${Math.round(median(of(name)))}/s`,
       against: `${name === 'direct' ? 'plain durable insert' : 'the function'} ${Math.round(median(of(base)))}/s`,
       ratio,

@@ -245,7 +245,7 @@ async function measureCalls(stage: Stage, call: Call, round: number): Promise<nu
 }
 
 function rowOf({ what, hasTarget }: Call, size: number, small: number[], large: number[]): Row {
-  const ratio = median(large.map((ms, round) => ms / (small[round] ?? ms)))
+  const ratio = median(large.map((ms, round) => ms / (small[round] ?? Number.NaN)))
   const target = hasTarget && size === 1_000_000 ? TARGET : null
   const [msSmall, msLarge] = [median(small), median(large)]
   return {
