@@ -242,7 +242,7 @@ describe('sends that go together', () => {
       const startedAt = performance.now()
       await send(free, 'a0')
       const waitedMs = performance.now() - startedAt
-      assert.ok(waitedMs < 1_500, `a send beside 20 that wait took ${Math.round(waitedMs)} ms`)
+      assert.ok(waitedMs < 5_000, `a send beside 20 that wait took ${Math.round(waitedMs)} ms`)
     })
     await stuck
   })
