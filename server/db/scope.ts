@@ -158,10 +158,11 @@ async function enter(scope: Scope, call: () => Promise<EntryRows>): Promise<Outc
   return outcome
 }
 
-async function requireRow(call: () => Promise<EntryRows>): Promise<EntryRows> {
+/** A query that is cut off with its connection can end without rows and without an error. */
+async function requireRow(call: () => PromiseLike<readonly unknown[]>): Promise<EntryRows> {
   const rows = await call()
   if (rows.length === 0) throw connectionLost()
-  return rows
+  return rows as EntryRows
 }
 
 /** A transaction that goes on under RLS as the agent of the token: for reads that need no function of their own. */
@@ -197,7 +198,7 @@ async function inTransaction<T>(pool: Sql, work: (sql: TransactionSql) => Promis
 
 /** Resolves a token hash to its identity. Throws token_rejected, token_revoked, agent_gone or unavailable. */
 export async function resolveIdentity(sql: Sql, tokenHash: string): Promise<Identity> {
-  const [row] = await reach(() => sql`select patchcord.resolve_token(${tokenHash}) as answer`)
+  const [row] = await reach(() => requireRow(() => sql`select patchcord.resolve_token(${tokenHash}) as answer`))
   return toIdentity(row?.answer as Identified)
 }
 

@@ -68,7 +68,6 @@ function createStore(sql: Sql, limits: string): (batch: Waiting[]) => Promise<vo
 
   /** Who keeps a batch from being stored is not known: halves of it find that one, while the others go through. */
   async function storeHalves(batch: Waiting[]): Promise<void> {
-    if (batch.length === 0) return
     const middle = Math.ceil(batch.length / 2)
     const halves = [batch.slice(0, middle), batch.slice(middle)]
     await Promise.all(halves.filter(({ length }) => length > 0).map(storeTogether))

@@ -121,32 +121,6 @@ comment on function patchcord.insert_message(
   uuid, timestamptz, uuid[], text[], timestamptz[], text, uuid, text, text, text, uuid, timestamptz
 ) is 'The rows of one message from the caller, under its claims. p_wake_ats: null for never.';
 
-create function patchcord.tell_recipient(
-  p_name text, p_is_me boolean, p_reach text, p_last_seen_at timestamptz, p_wake_at timestamptz, p_at timestamptz
-) returns jsonb
-language sql stable
-as $$
-  select jsonb_build_object(
-    'agent', p_name, 'state', case when p_is_me then 'deferred' else 'new' end,
-    'reach', case when p_is_me then 'self' else p_reach end, 'last_seen_at', p_last_seen_at,
-    'held_until', case when p_wake_at > p_at then p_wake_at end
-  )
-$$;
-comment on function patchcord.tell_recipient(text, boolean, text, timestamptz, timestamptz, timestamptz) is
-  'What the sender is told of a recipient.';
-
-create function patchcord.tell_wake(
-  p_id uuid, p_to uuid, p_name text, p_kind text, p_urgency text, p_thread text
-) returns jsonb
-language sql stable
-as $$
-  select jsonb_build_object(
-    'id', p_id, 'toNamespaceId', patchcord.claim_namespace(), 'toAgentId', p_to, 'from', patchcord.claim('agent_name'),
-    'to', p_name, 'namespace', patchcord.claim('ns_name'), 'kind', p_kind, 'urgency', p_urgency, 'thread', p_thread
-  )
-$$;
-comment on function patchcord.tell_wake(uuid, uuid, text, text, text, text) is 'A wake of a message that the caller sends.';
-
 create function patchcord.store_message(
   p_recipients uuid[], p_content text, p_thread_uuid uuid, p_thread text, p_kind text, p_urgency text, p_reply_to uuid,
   p_limits jsonb, p_silent boolean, p_expires_in float8
@@ -383,8 +357,6 @@ comment on function patchcord.reply_as_me(uuid, text, text, jsonb) is
 revoke execute on function
   patchcord.find_recipients(text[], text[]),
   patchcord.insert_message(uuid, timestamptz, uuid[], text[], timestamptz[], text, uuid, text, text, text, uuid, timestamptz),
-  patchcord.tell_recipient(text, boolean, text, timestamptz, timestamptz, timestamptz),
-  patchcord.tell_wake(uuid, uuid, text, text, text, text),
   patchcord.store_message(uuid[], text, uuid, text, text, text, uuid, jsonb, boolean, float8),
   patchcord.send_message(text, text[], text[], text, text, text, text, text, text, jsonb, float8),
   patchcord.send_as_me(text[], text[], text, text, text, text, jsonb, float8),
@@ -394,8 +366,6 @@ from public;
 grant execute on function
   patchcord.find_recipients(text[], text[]),
   patchcord.insert_message(uuid, timestamptz, uuid[], text[], timestamptz[], text, uuid, text, text, text, uuid, timestamptz),
-  patchcord.tell_recipient(text, boolean, text, timestamptz, timestamptz, timestamptz),
-  patchcord.tell_wake(uuid, uuid, text, text, text, text),
   patchcord.store_message(uuid[], text, uuid, text, text, text, uuid, jsonb, boolean, float8),
   patchcord.send_as_me(text[], text[], text, text, text, text, jsonb, float8),
   patchcord.reply_as_me(uuid, text, text, jsonb)

@@ -125,3 +125,38 @@ revoke execute on function
 from public;
 grant execute on function patchcord.find_recalled(uuid, text, text, integer, integer) to patchcord_agent;
 grant execute on function patchcord.recall_messages(text, uuid, text, text, integer, integer, integer, integer) to patchcord_api;
+
+create function patchcord.tell_recipient(
+  p_name text, p_is_me boolean, p_reach text, p_last_seen_at timestamptz, p_wake_at timestamptz, p_at timestamptz
+) returns jsonb
+language sql stable
+as $$
+  select jsonb_build_object(
+    'agent', p_name, 'state', case when p_is_me then 'deferred' else 'new' end,
+    'reach', case when p_is_me then 'self' else p_reach end, 'last_seen_at', p_last_seen_at,
+    'held_until', case when p_wake_at > p_at then p_wake_at end
+  )
+$$;
+comment on function patchcord.tell_recipient(text, boolean, text, timestamptz, timestamptz, timestamptz) is
+  'What the sender is told of a recipient.';
+
+create function patchcord.tell_wake(
+  p_id uuid, p_to uuid, p_name text, p_kind text, p_urgency text, p_thread text
+) returns jsonb
+language sql stable
+as $$
+  select jsonb_build_object(
+    'id', p_id, 'toNamespaceId', patchcord.claim_namespace(), 'toAgentId', p_to, 'from', patchcord.claim('agent_name'),
+    'to', p_name, 'namespace', patchcord.claim('ns_name'), 'kind', p_kind, 'urgency', p_urgency, 'thread', p_thread
+  )
+$$;
+comment on function patchcord.tell_wake(uuid, uuid, text, text, text, text) is 'A wake of a message that the caller sends.';
+
+revoke execute on function
+  patchcord.tell_recipient(text, boolean, text, timestamptz, timestamptz, timestamptz),
+  patchcord.tell_wake(uuid, uuid, text, text, text, text)
+from public;
+grant execute on function
+  patchcord.tell_recipient(text, boolean, text, timestamptz, timestamptz, timestamptz),
+  patchcord.tell_wake(uuid, uuid, text, text, text, text)
+to patchcord_agent;

@@ -26,9 +26,7 @@ declare
   v_near integer := (p_limits ->> 'newPerRecipientMax')::integer - 100;
   -- What sixteen batches at once, all to one inbox, could add to it before one of them sees the others' rows.
   v_lockable integer := v_near - 16 * 32;
-  v_senders uuid[];
   v_tokens uuid[];
-  v_from uuid[];
   v_low uuid[];
   v_high uuid[];
   v_recipients uuid[];
@@ -41,7 +39,7 @@ begin
   where t.hash in (select decode(r.hash, 'hex') from unnest(p_rows) as r)
   order by t.id for no key update;
   with sender as materialized (
-    select t.agent_uuid as me, t.namespace_uuid, r.place, r."to", r.answers
+    select t.agent_uuid as me, t.namespace_uuid, r."to", r.answers
     from unnest(p_rows) with ordinality
       as r (hash, "to", namespaces, answers, state, content, thread, kind, urgency, key, body_hash, expires_in, place)
       join patchcord.tokens t on t.hash = decode(r.hash, 'hex') and t.revoked_at is null
@@ -80,9 +78,9 @@ begin
   ) u;
   -- What most sends are: one of its token here, to one agent, of a pair that no other one is of, whose gate is open and whose
   -- inbox is far from full. The others are looked at one by one, after these.
-  select array_agg(c.place), array_agg(c.token_id), array_agg(c.me), array_agg(c.you)
+  select array_agg(c.place), array_agg(c.token_id), array_agg(c.you)
   from (
-    select r.place, t.id as token_id, t.agent_uuid as me, a.id as you,
+    select r.place, t.id as token_id, a.id as you,
       row_number() over (partition by t.id order by r.place) as of_token,
       row_number() over (partition by least(t.agent_uuid, a.id), greatest(t.agent_uuid, a.id) order by r.place) as of_pair,
       (r.kind = 'report' or not exists (
@@ -103,7 +101,7 @@ begin
       and coalesce(r.namespaces[1], n.name) = n.name and a.id <> t.agent_uuid
   ) c
   where c.of_token = 1 and c.of_pair = 1 and c.is_open
-  into v_places, v_tokens, v_from, v_to;
+  into v_places, v_tokens, v_to;
   if v_places is null then
     return;
   end if;
@@ -130,7 +128,7 @@ create function patchcord.send_batch(p_rows jsonb, p_limits jsonb) returns jsonb
 language plpgsql
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
--- Whoever waits for a lock of somebody else waits alone: the batch gives up, and each of it is sent by itself.
+-- Whoever waits for a lock of somebody else waits alone: the batch gives up, and its caller divides it.
 set lock_timeout = '100ms'
 as $$
 declare
